@@ -1,0 +1,1 @@
+//! Bandog for Node.
