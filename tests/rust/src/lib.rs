@@ -1,1 +1,5 @@
-//! Test harness.
+//! What the tests stand on.
+
+pub mod server;
+
+pub use server::Server;
