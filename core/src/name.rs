@@ -74,12 +74,13 @@ impl Name {
     /// The channel on which the final release of this lock is published.
     #[must_use]
     pub fn channel(&self) -> Channel {
-        let whole = if self.0.contains('{') {
-            format!("redisson_lock__channel:{}", self.0)
-        } else {
-            format!("redisson_lock__channel:{{{}}}", self.0)
-        };
-        Channel(whole.into())
+        Channel(self.channel_parts().concat().into())
+    }
+
+    /// What [`Name::channel`] is made of, for those who write it without making it.
+    pub(crate) fn channel_parts(&self) -> [&str; 4] {
+        let (open, close) = if self.0.contains('{') { ("", "") } else { ("{", "}") };
+        ["redisson_lock__channel:", open, &self.0, close]
     }
 }
 

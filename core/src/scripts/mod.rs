@@ -1,7 +1,11 @@
 //! The scripts: our text, Redisson's data (design 4, protocol section 4). Each file below names its KEYS
 //! and ARGV at its top; this module is the only place that writes them and reads the replies.
 
-use crate::io::Value;
+mod reply;
+#[cfg(test)]
+mod tests;
+mod write;
+
 use crate::name::Name;
 use crate::owner::WireOwner;
 use crate::time::Millis;
@@ -32,11 +36,11 @@ impl Script {
     #[must_use]
     pub const fn source(self) -> &'static str {
         match self {
-            Self::Acquire => include_str!("acquire.lua"),
+            Self::Acquire => concat!(include_str!("shape.lua"), include_str!("acquire.lua")),
             Self::Release => include_str!("release.lua"),
             Self::Renew => include_str!("renew.lua"),
-            Self::Force => include_str!("force.lua"),
-            Self::Status => include_str!("status.lua"),
+            Self::Force => concat!(include_str!("shape.lua"), include_str!("force.lua")),
+            Self::Status => concat!(include_str!("shape.lua"), include_str!("status.lua")),
         }
     }
 }
@@ -53,6 +57,7 @@ pub struct Renewal {
 }
 
 /// What a request asks for.
+#[expect(missing_docs, reason = "the variants say what their fields are")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Ask {
     /// Reach this count. `fresh` takes a free lock; else the owner's field must be there already.
@@ -85,6 +90,7 @@ pub trait Sink {
 }
 
 /// A reply, understood.
+#[expect(missing_docs, reason = "the variants say what their fields are")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Reply {
     /// The owner's field has this count now.

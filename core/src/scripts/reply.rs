@@ -1,0 +1,99 @@
+//! Replies, read with mistrust: a value that no script of ours can give is a protocol error, not a guess.
+
+use super::{Ask, Reply, Verdict};
+use crate::io::Value;
+use crate::time::Millis;
+
+impl Ask {
+    /// Understands what the server answered.
+    ///
+    /// # Errors
+    /// What is wrong with the value, for a message to the operator.
+    pub fn decode(&self, value: Value) -> Result<Reply, String> {
+        match (self, value) {
+            (Self::Acquire { .. } | Self::Release { .. }, Value::Int(0)) => Ok(Reply::NotOurs),
+            (Self::Acquire { .. }, Value::Int(count)) => Ok(Reply::Granted { count: small("a hold count", count)? }),
+            (Self::Acquire { .. }, Value::List(list)) => match list[..] {
+                [Value::Int(ttl)] => Ok(Reply::Busy { ttl: millis(ttl)?, healed: false }),
+                [Value::Int(ttl), Value::Int(1)] => Ok(Reply::Busy { ttl: millis(ttl)?, healed: true }),
+                _ => Err(self.unexpected(&Value::List(list))),
+            },
+            (Self::Release { .. }, Value::Int(count)) => Ok(Reply::Still { count: small("a hold count", count)? }),
+            (Self::Release { .. }, Value::List(list)) => match list[..] {
+                [Value::Int(told)] => Ok(Reply::Freed { told: small("a number of subscribers", told)? }),
+                _ => Err(self.unexpected(&Value::List(list))),
+            },
+            (Self::Renew(renewals), Value::List(list)) => renewed(list, renewals.len()),
+            (Self::Force { owners, .. }, Value::List(list)) if owners.is_empty() => {
+                let text = |value| match value {
+                    Value::Text(owner) => Ok(owner),
+                    other => Err(self.unexpected(&other)),
+                };
+                list.into_iter().map(text).collect::<Result<_, _>>().map(Reply::Owners)
+            }
+            (Self::Force { owners, .. }, Value::Int(gone)) if !owners.is_empty() => {
+                Ok(Reply::Forced(small("a number of owners", gone)?))
+            }
+            (Self::Status { .. }, Value::Int(-2)) => Ok(Reply::Status(None)),
+            (Self::Status { .. }, Value::Int(-1)) => Ok(Reply::Status(Some(None))),
+            (Self::Status { .. }, Value::Int(ttl)) => Ok(Reply::Status(Some(Some(millis(ttl)?)))),
+            (_, value) => Err(self.unexpected(&value)),
+        }
+    }
+
+    fn unexpected(&self, value: &Value) -> String {
+        format!("the {:?} script answered {}", self.script(), describe(value))
+    }
+}
+
+fn renewed(mut list: Vec<Value>, asked: usize) -> Result<Reply, String> {
+    let wrong = |what: &str| format!("the Renew script answered {what} for {asked} locks");
+    let (Some(micros), Some(seconds)) = (list.pop(), list.pop()) else {
+        return Err(wrong("a list too short"));
+    };
+    if list.len() != asked {
+        return Err(wrong(&format!("{} verdicts", list.len())));
+    }
+    let server_us = match (digits(&seconds), digits(&micros)) {
+        (Some(seconds), Some(micros)) if micros < 1_000_000 => {
+            seconds.checked_mul(1_000_000).and_then(|us| us.checked_add(micros))
+        }
+        _ => None,
+    };
+    let Some(server_us) = server_us else {
+        return Err(wrong("no time of day"));
+    };
+    let verdict = |value| match value {
+        Value::Int(1) => Ok(Verdict::Renewed),
+        Value::Int(0) => Ok(Verdict::NotOurs),
+        Value::Text(text) => Ok(Verdict::Refused(String::from_utf8_lossy(&text).into_owned())),
+        other => Err(wrong(&describe(&other))),
+    };
+    Ok(Reply::Renewed { verdicts: list.into_iter().map(verdict).collect::<Result<_, _>>()?, server_us })
+}
+
+fn digits(value: &Value) -> Option<u64> {
+    let Value::Text(text) = value else { return None };
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn small(what: &str, value: i64) -> Result<u32, String> {
+    u32::try_from(value).map_err(|_| format!("the server answered {value} as {what}"))
+}
+
+fn millis(value: i64) -> Result<Millis, String> {
+    u64::try_from(value).map(Millis).map_err(|_| format!("the server answered {value} as a time to live"))
+}
+
+/// A kind and a size, never the content: it may be large, and it is a stranger's.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Nil => "nothing".into(),
+        Value::Int(number) => format!("the number {number}"),
+        Value::Text(text) => format!("a text of {} bytes", text.len()),
+        Value::List(list) => format!("a list of {}", list.len()),
+    }
+}
