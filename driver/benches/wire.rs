@@ -1,0 +1,3 @@
+//! What encoding one request and decoding its reply cost.
+
+fn main() {}
