@@ -1,20 +1,21 @@
--- Renew holds (protocol 4.4, 16.3), each with its own lease; never shortens one.
+-- Renew holds (protocol 4.4, 16.3), each with its own lease; never shortens one: a renewal may overtake,
+-- or be overtaken by, an extension that came down another connection.
 -- KEYS up to 100 locks
 -- ARGV for each lock: owner, lease in ms
 -- Replies for each lock 1: renewed, 0: the owner's field is not there, or the text of an error;
 --         then the server's clock: seconds, microseconds
 -- pcall, so that one bad key does not stop the rest.
-local function renew(lock, owner, lease)
-  local got = redis.pcall('HEXISTS', lock, owner)
-  if got ~= 1 then return got end
-  local ttl = redis.pcall('PTTL', lock)
-  if type(ttl) == 'table' then return ttl end
-  return redis.pcall('PEXPIRE', lock, math.max(ttl, lease))
-end
-
-local out = {}
+local pcall, out = redis.pcall, {}
 for i = 1, #KEYS do
-  local got = renew(KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
+  local lock, lease = KEYS[i], ARGV[2 * i]
+  local got = pcall('HEXISTS', lock, ARGV[2 * i - 1])
+  if got == 1 then
+    got = pcall('PTTL', lock)
+    if type(got) == 'number' then
+      if got < tonumber(lease) then got = lease end
+      got = pcall('PEXPIRE', lock, got)
+    end
+  end
   out[i] = type(got) == 'table' and got.err or got
 end
 -- Two texts as they come: a Lua number made into text keeps 14 digits (S2b).
