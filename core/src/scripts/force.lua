@@ -10,7 +10,7 @@ if wrong then return wrong end
 if #ARGV == 1 then return {owner} end
 
 local gone = redis.call('HDEL', lock, unpack(ARGV, 2))
-if gone > 0 and redis.call('HLEN', lock) == 0 then
+if redis.call('HLEN', lock) == 0 then
   redis.call(ARGV[1], KEYS[2], '0')
 end
 return gone

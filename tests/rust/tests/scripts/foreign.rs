@@ -58,7 +58,7 @@ fn f39_hashes_of_another_shape_are_wrong_type_and_stay() {
     let mut rig = Rig::start();
     let b = owner(b'B').to_string();
     let write = format!("{b}:write");
-    let short = b[1..].to_owned();
+    let (short, glued) = (&b[1..], format!("{b}x"));
     let hashes = [
         vec!["user", "1"],
         vec![&b, "soon"],
@@ -67,7 +67,8 @@ fn f39_hashes_of_another_shape_are_wrong_type_and_stay() {
         vec![&b, "1", "name", "x"],
         vec![&b[..36], "1"],
         vec![&b[..37], "1"],
-        vec![&short, "1"],
+        vec![short, "1"],
+        vec![&glued, "1"],
         vec!["mode", "1"],
         vec!["mode", "read"],
         vec!["mode", MODES[0], &b, "1"],

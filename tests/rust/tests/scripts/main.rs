@@ -87,7 +87,8 @@ impl Rig {
 
     /// Messages that arrive on a channel while `act` runs.
     fn messages_during(&mut self, channel: &str, act: impl FnOnce(&mut Self)) -> Vec<String> {
-        let mut listener = connect(&self.server);
+        // RESP2, for `as_pubsub`.
+        let mut listener = redis::Client::open(self.server.url()).unwrap().get_connection().unwrap();
         let mut subscription = listener.as_pubsub();
         subscription.subscribe(channel).unwrap();
         act(self);
@@ -109,8 +110,9 @@ fn about(left: i64, ttl: u64) -> bool {
     (ttl - 5_000..=ttl).contains(&left)
 }
 
+/// RESP3, as the driver talks.
 fn connect(server: &Server) -> Connection {
-    redis::Client::open(server.url()).unwrap().get_connection().unwrap()
+    redis::Client::open(format!("{}/?protocol=resp3", server.url())).unwrap().get_connection().unwrap()
 }
 
 /// As the driver does: the digest first, on NOSCRIPT the text. `Err` is the text of the server's error.
