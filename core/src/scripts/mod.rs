@@ -1,10 +1,13 @@
 //! The scripts: our text, Redisson's data (design 4, protocol section 4). Each file below names its KEYS
 //! and ARGV at its top; this module is the only place that writes them and reads the replies.
 
+mod refusal;
 mod reply;
 #[cfg(test)]
 mod tests;
 mod write;
+
+pub use refusal::refusal;
 
 use crate::name::Name;
 use crate::owner::WireOwner;
