@@ -1,1 +1,16 @@
-//! Bandog for Node.
+//! Bandog for Node: converts, submits, settles. What a lock does is decided in `bandog-core`, done by `bandog`.
+
+// The exported items are documented for JS; this crate has no Rust users.
+#![allow(missing_docs, unreachable_pub, clippy::needless_pass_by_value)]
+
+mod client;
+mod convert;
+mod errors;
+mod events;
+mod hold;
+mod host;
+mod lock;
+mod owner;
+mod raw;
+mod settle;
+mod waker;

@@ -1,0 +1,27 @@
+'use strict'
+
+const native = require('./native.cjs')
+const { fail } = require('./errors.cjs')
+
+// A listener that throws or rejects is reported once and harms nobody.
+function report(error) {
+  const told = error instanceof Error ? error.stack ?? error.message : String(error)
+  process.emitWarning(`a bandog listener failed: ${told}`, 'BandogListenerWarning')
+}
+
+function tell(listener, value) {
+  try {
+    const result = listener(value)
+    if (typeof result?.then === 'function') result.then(undefined, report)
+  } catch (error) {
+    report(error)
+  }
+}
+
+const host = new native.Host(fail, tell)
+
+// A clean exit releases what is held, if the server answers at once. `exit` comes in every orderly end of a
+// process or worker; an environment that is torn down without it is cleaned up by the addon itself.
+process.once('exit', () => host.leave())
+
+module.exports = host

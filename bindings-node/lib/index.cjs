@@ -1,0 +1,35 @@
+'use strict'
+
+const native = require('./native.cjs')
+const host = require('./host.cjs')
+const { classes } = require('./errors.cjs')
+const wrap = require('./locked.cjs')
+require('./scope.cjs')
+
+const { Client, Lock, Hold, Events } = native
+
+const fallback = () => process.env.BANDOG_URL || process.env.REDIS_URL || 'redis://127.0.0.1:6379'
+
+const connect = (url, options) => host.connect(url ?? fallback(), options)
+
+// The client behind the module's own functions, made for the first of them.
+let shared
+const client = () => (shared ??= connect())
+
+const lock = (name, options) => client().lock(name, options)
+
+const locked = (name, fn, options) => wrap(lock, name, fn, options)
+
+Client.prototype.locked = function (name, fn, options) {
+  return wrap((text, defaults) => this.lock(text, defaults), name, fn, options)
+}
+
+Client.prototype[Symbol.asyncDispose] = function () {
+  return this.close()
+}
+
+Events.prototype[Symbol.asyncIterator] = function () {
+  return this
+}
+
+module.exports = { connect, lock, locked, Client, Lock, Hold, Events, ...classes }

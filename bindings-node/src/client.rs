@@ -1,0 +1,177 @@
+//! `Client`: one connection to one server, and the locks made from it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bandog::Event;
+use bandog::host::{self, Filter, Handle, HoldId, Listener};
+use napi::bindgen_prelude::{AsyncTask, Unknown};
+use napi::{Env, Result, Task};
+use napi_derive::napi;
+
+use crate::convert::{self, Asked};
+use crate::errors::Fail;
+use crate::events::{CAPACITY, Events};
+use crate::host::Loop;
+use crate::lock::Lock;
+use crate::raw::Callback;
+
+/// A client, shared by its JS object, its locks and its holds.
+pub(crate) struct ClientState {
+    pub(crate) driver: bandog::Client,
+    /// How long a close may take: one `opTimeout`.
+    patience: Duration,
+    pub(crate) looped: Rc<Loop>,
+    pub(crate) adopted: Cell<bool>,
+    losses: RefCell<Option<Losses>>,
+}
+
+/// Who wants to be told that a hold is lost. Made for the first who asks.
+struct Losses {
+    listener: Listener,
+    missed: u64,
+    holds: BTreeMap<HoldId, Watched>,
+}
+
+struct Watched {
+    handle: Handle,
+    listeners: Vec<Callback>,
+}
+
+fn is_lost(handle: &Handle, driver: &bandog::Client) -> bool {
+    matches!(handle.view(driver), Ok(Some(view)) if view.lost.is_some())
+}
+
+impl ClientState {
+    pub(crate) fn new(driver: bandog::Client, patience: Duration, looped: &Rc<Loop>) -> Rc<Self> {
+        let looped = Rc::clone(looped);
+        Rc::new(Self { driver, patience, looped, adopted: Cell::new(false), losses: RefCell::default() })
+    }
+
+    /// Calls `listener` once, in a turn of the loop, when the hold is lost; also if that has happened already.
+    pub(crate) fn on_lost(&self, handle: &Handle, listener: Callback) -> std::result::Result<(), Fail> {
+        let mut losses = self.losses.borrow_mut();
+        if losses.is_none() {
+            let waker = self.looped.waker.clone();
+            let listener = host::listen(&self.driver, Filter::Losses, CAPACITY, move || waker.wake())?;
+            *losses = Some(Losses { listener, missed: 0, holds: BTreeMap::new() });
+        }
+        if let Some(losses) = &mut *losses {
+            let watched = losses
+                .holds
+                .entry(handle.hold())
+                .or_insert_with(|| Watched { handle: handle.clone(), listeners: Vec::new() });
+            watched.listeners.push(listener);
+            if is_lost(handle, &self.driver) {
+                losses.missed = u64::MAX;
+                self.looped.waker.wake();
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells those whose holds were lost since the last turn.
+    pub(crate) fn tell_losses(&self) {
+        let mut told = Vec::new();
+        if let Some(losses) = &mut *self.losses.borrow_mut() {
+            while let Some(event) = losses.listener.try_next() {
+                if let Event::Lost { hold, .. } = event {
+                    told.extend(losses.holds.remove(&hold));
+                }
+            }
+            let dropped = losses.listener.dropped();
+            if dropped != losses.missed {
+                // The queue ran over, or a listener came after the loss: look at every hold.
+                losses.missed = dropped;
+                let lost = |watched: &Watched| is_lost(&watched.handle, &self.driver);
+                let late: Vec<_> =
+                    losses.holds.iter().filter(|(_, watched)| lost(watched)).map(|(hold, _)| *hold).collect();
+                told.extend(late.iter().filter_map(|hold| losses.holds.remove(hold)));
+            }
+        }
+        // The borrow is over: listeners may call back.
+        for Watched { handle, listeners } in told {
+            let Err(error) = handle.check(&self.driver) else { continue };
+            let Ok(error) = self.looped.error(error.into()) else { continue };
+            for listener in &listeners {
+                self.looped.tell(listener, error);
+            }
+        }
+    }
+
+    /// Forgets who waited for the loss of holds that were released.
+    pub(crate) fn sweep_losses(&self) {
+        if let Some(losses) = &mut *self.losses.borrow_mut() {
+            losses.holds.retain(|_, watched| matches!(watched.handle.view(&self.driver), Ok(Some(_))));
+        }
+    }
+
+    /// Nobody is told anything any more.
+    pub(crate) fn forget_losses(&self) {
+        if let Some(losses) = self.losses.take() {
+            losses.listener.close();
+        }
+    }
+}
+
+/// A connection to one Redis server, and the locks made from it. Made by {@link connect}.
+///
+/// An open client does not keep the process alive: only a call, a wait or an awaited event does.
+#[napi]
+pub struct Client {
+    pub(crate) state: Rc<ClientState>,
+}
+
+#[napi]
+impl Client {
+    /// A lock by its name. The same name is the same lock in every process, in Python, Node, Rust and Java.
+    ///
+    /// No I/O. `options` are defaults for each `acquire`.
+    #[napi(ts_args_type = "name: string, options?: LockOptions")]
+    pub fn lock(&self, name: Unknown, options: Unknown) -> Result<Lock> {
+        let make = || -> std::result::Result<Lock, Fail> {
+            let name = self.state.driver.name(&convert::name(name)?)?;
+            Ok(Lock::new(&self.state, name, Asked::read(&options, "lock")?))
+        };
+        make().map_err(|fail| self.state.looped.thrown(fail))
+    }
+
+    /// Everything that happens to the locks of this client, from this call on.
+    ///
+    /// ```js
+    /// for await (const event of client.events()) console.log(event.kind, event.name)
+    /// ```
+    #[napi]
+    pub fn events(&self) -> Result<Events> {
+        Events::open(&self.state, Filter::All)
+    }
+
+    /// Releases what this client holds, ends its waits with `Closed`, and stops its threads. Takes at most
+    /// about one `opTimeout`. Calling it again does nothing.
+    #[napi(ts_return_type = "Promise<void>")]
+    pub fn close(&self) -> AsyncTask<Closing> {
+        self.state.forget_losses();
+        self.state.looped.end_streams(&self.state);
+        self.state.looped.discard(&self.state);
+        AsyncTask::new(Closing(self.state.driver.clone(), self.state.patience))
+    }
+}
+
+/// Closing waits for the server, so it is done beside the loop.
+pub struct Closing(bandog::Client, Duration);
+
+impl Task for Closing {
+    type Output = ();
+    type JsValue = ();
+
+    fn compute(&mut self) -> Result<()> {
+        host::close(&self.0, self.1);
+        Ok(())
+    }
+
+    fn resolve(&mut self, _: Env, (): ()) -> Result<()> {
+        Ok(())
+    }
+}

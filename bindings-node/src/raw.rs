@@ -1,0 +1,101 @@
+//! The few things of Node-API that the napi crate has no cheap word for: a promise settled later from the
+//! loop's own thread, and a JS function kept for later.
+
+use std::ptr;
+
+use napi::{Env, Result, Status, sys};
+
+fn check(status: sys::napi_status, doing: &str) -> Result<()> {
+    if status == sys::Status::napi_ok { Ok(()) } else { Err(napi::Error::new(Status::from(status), doing.to_owned())) }
+}
+
+/// The other end of a promise. The napi crate's own deferred makes one threadsafe function each; this one
+/// is settled in the loop's thread and costs nothing beside the promise.
+pub(crate) struct Deferred(sys::napi_deferred);
+
+impl Deferred {
+    /// A pending promise and its other end.
+    pub(crate) fn new(env: Env) -> Result<(Self, sys::napi_value)> {
+        let (mut deferred, mut promise) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `env` is the running environment and both pointers are ours.
+        check(unsafe { sys::napi_create_promise(env.raw(), &raw mut deferred, &raw mut promise) }, "create a promise")?;
+        Ok((Self(deferred), promise))
+    }
+
+    /// Settles the promise: `Ok` fulfils it, `Err` rejects it.
+    pub(crate) fn settle(self, env: Env, result: std::result::Result<sys::napi_value, sys::napi_value>) -> Result<()> {
+        // SAFETY: the deferred is settled once, since `self` goes; the value belongs to the open handle scope.
+        let status = unsafe {
+            match result {
+                Ok(value) => sys::napi_resolve_deferred(env.raw(), self.0, value),
+                Err(error) => sys::napi_reject_deferred(env.raw(), self.0, error),
+            }
+        };
+        check(status, "settle a promise")
+    }
+}
+
+/// A JS function kept beyond the call that brought it.
+pub(crate) struct Callback {
+    env: Env,
+    kept: sys::napi_ref,
+}
+
+impl Callback {
+    /// Keeps a function alive until this is dropped.
+    pub(crate) fn keep(env: Env, function: sys::napi_value) -> Result<Self> {
+        let mut kept = ptr::null_mut();
+        // SAFETY: the function is a live value of this environment.
+        check(unsafe { sys::napi_create_reference(env.raw(), function, 1, &raw mut kept) }, "keep a function")?;
+        Ok(Self { env, kept })
+    }
+
+    /// The function itself.
+    pub(crate) fn value(&self) -> Result<sys::napi_value> {
+        let mut value = ptr::null_mut();
+        // SAFETY: the reference is alive and this is the loop's thread.
+        check(
+            unsafe { sys::napi_get_reference_value(self.env.raw(), self.kept, &raw mut value) },
+            "read a kept function",
+        )?;
+        Ok(value)
+    }
+
+    /// Calls it with `undefined` as `this`.
+    pub(crate) fn call(&self, arguments: &[sys::napi_value]) -> Result<sys::napi_value> {
+        call(self.env, self.value()?, arguments)
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        // SAFETY: dropped in the loop's thread only (it is not Send), and `Loop::shut` drops all of them
+        // before the environment goes.
+        unsafe { sys::napi_delete_reference(self.env.raw(), self.kept) };
+    }
+}
+
+/// `undefined`.
+pub(crate) fn undefined(env: Env) -> Result<sys::napi_value> {
+    let mut value = ptr::null_mut();
+    // SAFETY: the environment is running.
+    check(unsafe { sys::napi_get_undefined(env.raw(), &raw mut value) }, "make undefined")?;
+    Ok(value)
+}
+
+/// Any Rust value as a JS value.
+pub(crate) fn value<T: napi::bindgen_prelude::ToNapiValue>(env: Env, from: T) -> Result<sys::napi_value> {
+    // SAFETY: the environment is running and this is its thread.
+    unsafe { T::to_napi_value(env.raw(), from) }
+}
+
+/// Calls a function with `undefined` as `this`.
+pub(crate) fn call(env: Env, function: sys::napi_value, arguments: &[sys::napi_value]) -> Result<sys::napi_value> {
+    let (this, mut result) = (undefined(env)?, ptr::null_mut());
+    // SAFETY: function, arguments and `this` are live values of this environment's open handle scope.
+    let status = unsafe {
+        sys::napi_call_function(env.raw(), this, function, arguments.len(), arguments.as_ptr(), &raw mut result)
+    };
+    check(status, "call a function")?;
+    Ok(result)
+}

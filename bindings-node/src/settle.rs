@@ -1,0 +1,92 @@
+//! What becomes of a wish's answer in JS.
+
+use std::rc::Rc;
+
+use bandog::host::{self, News, Settled, Ticket};
+use bandog::{Code, Error, Name};
+use napi::bindgen_prelude::Null;
+use napi::{Env, sys};
+
+use crate::client::ClientState;
+use crate::convert;
+use crate::errors::Fail;
+use crate::hold::Hold;
+use crate::owner::Owner;
+use crate::raw;
+
+/// Which promise it is.
+pub(crate) enum Kind {
+    /// For a hold. `busy` says what "still held by another" means: `null` or `LockTimeout`.
+    Acquire {
+        owner: Rc<Owner>,
+        busy: Busy,
+    },
+    /// The end of a level. The owner is unknown where nobody held anything.
+    Release(Option<Rc<Owner>>),
+    Extend,
+    Force,
+    Locked,
+    Remaining,
+}
+
+pub(crate) enum Busy {
+    Null,
+    Reject(Name),
+}
+
+/// What the loop does next with a promise.
+pub(crate) enum Next {
+    Done(Result<sys::napi_value, Fail>),
+    /// The grant came too late and was given back: wait for the next answer.
+    Wait(Kind),
+}
+
+impl Kind {
+    /// Turns an answer into a value. Runs in the loop's turn in which the promise is settled, so a grant is
+    /// claimed by the code that resumes (reliability S6).
+    pub(crate) fn finish(
+        self,
+        env: Env,
+        client: &Rc<ClientState>,
+        ticket: &Ticket,
+        result: Result<News, Error>,
+    ) -> Next {
+        let settled = match (result, self) {
+            (Ok(News::Granted), Self::Acquire { owner, busy }) => match host::claim(&client.driver, ticket) {
+                Ok(Some(handle)) => {
+                    return Next::Done(raw::value(env, Hold::new(client, handle, owner)).map_err(Fail::from));
+                }
+                Ok(None) => return Next::Wait(Self::Acquire { owner, busy }),
+                Err(error) => Err(error),
+            },
+            (Ok(News::Ended(Settled::Busy)), Self::Acquire { busy: Busy::Null, .. }) => Ok(raw::value(env, Null)),
+            (Ok(News::Ended(Settled::Busy)), Self::Acquire { busy: Busy::Reject(name), .. }) => Err(Error::new(
+                Code::Timeout,
+                "another still holds it at the end of the wait: wait longer, or do without it",
+            )
+            .of(&name)),
+            (Ok(News::Ended(Settled::Released { left })), Self::Release(owner)) => {
+                client.sweep_losses();
+                if let (0, Some(owner)) = (left, owner) {
+                    owner.gone();
+                }
+                Ok(raw::undefined(env))
+            }
+            (Err(error), Self::Release(owner)) => {
+                if let Some(owner) = owner {
+                    owner.gone();
+                }
+                Err(error)
+            }
+            (Ok(News::Ended(Settled::Extended)), _) => Ok(raw::undefined(env)),
+            (Ok(News::Ended(Settled::Forced(any))), _) => Ok(raw::value(env, any)),
+            (Ok(News::Ended(Settled::Status(status))), Self::Locked) => Ok(raw::value(env, status.is_some())),
+            (Ok(News::Ended(Settled::Status(status))), _) => {
+                Ok(raw::value(env, status.map(|ttl| ttl.map_or(f64::INFINITY, convert::number))))
+            }
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Err(Error::new(Code::Protocol, "the driver answered something that was not asked")),
+        };
+        Next::Done(settled.map_err(Fail::from).and_then(|value| value.map_err(Fail::from)))
+    }
+}
