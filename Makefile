@@ -1,0 +1,51 @@
+# `make help` lists the targets from the comments behind them.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test ready lint fmt stubs bench clean
+
+PYTHON_TOOLS := .venv/bin/python -m
+CHECKS := .venv/bin/python tools/checks.py
+# maturin installs into the environment that is active.
+export VIRTUAL_ENV := $(CURDIR)/.venv
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is missing: redis-server, the Python tools into .venv, the Node tools into node_modules
+	@tools/setup.sh
+
+build: setup ## build the Python package into .venv and the Node addon
+	@echo "build: Python package (maturin)"
+	@$(PYTHON_TOOLS) maturin develop --release --locked --quiet
+	@echo "build: Node addon (napi)"
+	@npm run --silent build
+
+demo: build ## show the watchdog at work from Python and Node on one lock, in under a minute
+	@.venv/bin/python -u examples/demo/demo.py
+
+test: build ## run the Rust, Python and Node tests against a Redis of their own
+	@$(CHECKS) test
+
+ready: build ## all that CI runs: lint, types, stubs, wasm, tests
+	@$(CHECKS) ready
+
+lint: build ## the checks of `make ready` without the tests
+	@$(CHECKS) lint
+
+fmt: setup ## format Rust and Python
+	@cargo fmt --all
+	@$(PYTHON_TOOLS) ruff format .
+	@$(PYTHON_TOOLS) ruff check --fix --quiet .
+
+stubs: build ## write the Python stubs and the TypeScript declarations from the doc comments in Rust
+	@true
+
+bench: build ## measure, and print ratios
+	@cargo bench --locked -p bandog-core
+
+clean: ## remove what was built, and the installed tools
+	@cargo clean --quiet
+	@rm -rf .venv node_modules build bindings-node/*.node bindings-python/python/bandog/*.so
