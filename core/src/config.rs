@@ -54,7 +54,10 @@ impl Config {
             ("max_hold", self.max_hold),
         ] {
             if span.is_some_and(|span| span == Millis::ZERO || span > MAX_SPAN) {
-                return Err(Error::new(Code::InvalidOption, format!("{what} must be above zero and at most {MAX_SPAN}")));
+                return Err(Error::new(
+                    Code::InvalidOption,
+                    format!("{what} must be above zero and at most {MAX_SPAN}"),
+                ));
             }
         }
         Ok(())

@@ -1,55 +1,481 @@
-//! The engine: wish, report, drain (design 2). SKELETON for the first hour; the real one replaces it.
+//! The engine: wish, report, drain (design 2).
+//!
+//! A host states a wish (`acquire`, `release` ..), reports what happened (`handle_*`), and after every one
+//! of these calls [`Engine::poll`]s until there is nothing more to do, all under one mutex. Between two
+//! calls it sleeps until [`Engine::poll_timeout`].
+//!
+//! What one wish does is told in the file of its machine: `acquire.rs`, `release.rs`, `errand.rs`; what
+//! becomes of a hold in `holds.rs` and `watchdog.rs`; who waits for whom in `waiters.rs`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::acquire::Acquire;
+use crate::channels::Channels;
 use crate::config::Config;
-use crate::error::Error;
-use crate::io::*;
+use crate::errand::Errand;
+use crate::error::{Code, Error};
+use crate::event::Event;
+use crate::holds::{Holds, Phase};
+use crate::io::{
+    Call, CallError, CallId, Fence, HoldId, HoldView, LevelId, Link, OpId, Outcome, Output, Push, Value, Wire,
+};
 use crate::name::Name;
-use crate::owner::{ClientId, LocalOwner};
+use crate::owner::{ClientId, HoldNumber, LocalOwner, WireOwner};
+use crate::refusal::Refusal;
+use crate::release::Release;
+use crate::scripts::{Ask, Reply, Request, Shape};
+use crate::slab::{self, Slab};
 use crate::time::{Millis, Time};
+use crate::waiters::Queue;
+use crate::watchdog::ServerClock;
+use crate::wheel::{TimerId, Wheel};
 
 /// Everything about locks is decided here.
-#[derive(Debug)]
-pub struct Engine {}
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) client: ClientId,
+    pub(crate) wheel: Wheel<Timer>,
+    pub(crate) holds: Holds,
+    pub(crate) ops: Slab<OpId, Op>,
+    pub(crate) calls: Slab<CallId, CallRecord>,
+    pub(crate) queues: BTreeMap<Name, Queue>,
+    pub(crate) channels: Channels,
+    pub(crate) server_clock: ServerClock,
+    /// Holds whose renewal is due, collected while a time-out is handled.
+    pub(crate) due: Vec<HoldId>,
+    /// The keeper's link for requests is known to be down since then.
+    pub(crate) down_since: Option<Time>,
+    /// Some server has answered something.
+    pub(crate) reached: bool,
+    pub(crate) closed: bool,
+    pub(crate) listening: bool,
+    next_number: u64,
+    out: VecDeque<Output>,
+}
 
-#[allow(unused_variables, missing_docs, clippy::unimplemented)]
+/// What a timer is about; slab indices, for whoever ends takes its timers with it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Timer {
+    /// A request got no reply in time.
+    Call(u32),
+    /// A hold is to be renewed.
+    Renew(u32),
+    /// A hold becomes doubtful, is over, or is to be tidied up.
+    Hold(u32),
+    /// The next step of a wish: a retry, the end of a park, a grant that nobody claims.
+    Step(u32),
+    /// The time that a wish was given is over.
+    End(u32),
+    /// A wait has become long enough to be worth a word.
+    Notice(u32),
+}
+
+/// A wish under way.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Op {
+    Acquire(Box<Acquire>),
+    Release(Box<Release>),
+    Errand(Box<Errand>),
+}
+
+/// A request under way.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct CallRecord {
+    pub(crate) purpose: Purpose,
+    pub(crate) shape: Shape,
+    pub(crate) source: bool,
+    pub(crate) wire: Wire,
+    pub(crate) sent: Time,
+    pub(crate) lease: Millis,
+    /// The hold whose road it takes.
+    pub(crate) hold: Option<HoldId>,
+    fences: Vec<Fence>,
+    timer: Option<TimerId>,
+}
+
+/// Whom a reply concerns.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Purpose {
+    Wish(OpId),
+    /// The holds named in a renewal, with the lease asked for each.
+    Renew(Vec<(HoldId, Millis)>),
+}
+
+/// A reply as the machines see it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Answer {
+    Reply(Reply),
+    Refused(Refusal, String),
+    NotSent(Error),
+    Unknown,
+    Nonsense(String),
+}
+
 impl Engine {
-    pub fn new(config: Config, client: ClientId, seed: u64) -> Self { unimplemented!() }
-    // Wishes. Each returns an id whose `Output::Done` comes exactly once (for an acquire: once for each
-    // time a claim answers `Again`, plus one), unless it is cancelled.
-    pub fn acquire(&mut self, now: Time, request: AcquireRequest) -> OpId { unimplemented!() }
-    pub fn release(&mut self, now: Time, target: Target, wire: Wire) -> OpId { unimplemented!() }
-    pub fn extend(&mut self, now: Time, hold: HoldId, lease: Millis, wire: Wire) -> OpId { unimplemented!() }
-    pub fn force_release(&mut self, now: Time, name: Name, wire: Wire) -> OpId { unimplemented!() }
-    pub fn status(&mut self, now: Time, name: Name, wire: Wire) -> OpId { unimplemented!() }
-    /// The caller of an acquire resumed and takes its grant.
-    pub fn claim(&mut self, now: Time, op: OpId) -> Claim { unimplemented!() }
-    /// The caller is gone. No `Done` follows; what the wish did or may do is undone. Any wish; a release goes on in the background.
-    pub fn cancel(&mut self, now: Time, op: OpId) { unimplemented!() }
-    /// The thread, task or scope ended.
-    pub fn owner_gone(&mut self, now: Time, owner: LocalOwner) { unimplemented!() }
-    /// No handle of this level is reachable any more.
-    pub fn handle_dropped(&mut self, now: Time, hold: HoldId, level: LevelId) { unimplemented!() }
-    /// Ends every wish with `closed`, releases every hold over `wire`. Drained when [`Engine::is_idle`].
-    pub fn close(&mut self, now: Time, wire: Wire) { unimplemented!() }
-    /// Whether events other than losses and warnings are wanted.
-    pub fn set_listening(&mut self, listening: bool) { unimplemented!() }
-    // Reports.
-    pub fn handle_reply(&mut self, now: Time, call: CallId, result: Result<Value, CallError>) { unimplemented!() }
-    /// The server refused a `CLIENT KILL` in front of this call. Comes before the call's reply.
-    pub fn handle_unfenced(&mut self, now: Time, call: CallId) { unimplemented!() }
-    pub fn handle_push(&mut self, now: Time, push: Push) { unimplemented!() }
-    pub fn handle_link(&mut self, now: Time, link: Link, up: bool) { unimplemented!() }
-    pub fn handle_timeout(&mut self, now: Time) { unimplemented!() }
-    // What to do now.
-    pub fn poll(&mut self) -> Option<Output> { unimplemented!() }
-    pub fn poll_timeout(&self) -> Option<Time> { unimplemented!() }
-    // Getters, no I/O.
-    pub fn view(&self, now: Time, hold: HoldId) -> Option<HoldView> { unimplemented!() }
-    /// `lock_lost` unless the hold is valid at this instant.
-    pub fn check(&self, now: Time, hold: HoldId) -> Result<(), Error> { unimplemented!() }
-    /// How many levels this owner has on this lock; 0 when it holds nothing valid.
-    pub fn count(&self, now: Time, name: &Name, owner: LocalOwner) -> u32 { unimplemented!() }
-    /// Nothing under way: no call without reply, no wish, no clean-up.
-    pub fn is_idle(&self) -> bool { unimplemented!() }
-    pub fn client_id(&self) -> ClientId { unimplemented!() }
-    pub fn config(&self) -> &Config { unimplemented!() }
+    /// An engine with an id of its own. `seed` is where its hold numbers start: any value will do, but
+    /// not the same for two engines of one id.
+    #[must_use]
+    pub fn new(config: Config, client: ClientId, seed: u64) -> Self {
+        Self {
+            config,
+            client,
+            wheel: Wheel::default(),
+            holds: Holds::new(),
+            ops: Slab::new(),
+            calls: Slab::new(),
+            queues: BTreeMap::new(),
+            channels: Channels::new(),
+            server_clock: ServerClock::default(),
+            due: Vec::new(),
+            down_since: None,
+            reached: false,
+            closed: false,
+            listening: false,
+            next_number: seed % (1 << 31),
+            out: VecDeque::new(),
+        }
+    }
+
+    // ----- wishes that are not a machine of their own -----
+
+    /// The caller of a wish is gone: no `Done` follows. An acquire is undone whatever became of it; a
+    /// release goes on in the background.
+    pub fn cancel(&mut self, now: Time, op: OpId) {
+        match self.ops.get_mut(op) {
+            Some(Op::Acquire(_)) => self.end_acquire(now, op, None),
+            Some(Op::Release(release)) => release.caller = false,
+            Some(Op::Errand(_)) => self.end_errand(op, None),
+            None => {}
+        }
+    }
+
+    /// The thread, task or scope ended. Its holds live on while a handle of theirs does (L9).
+    pub fn owner_gone(&mut self, now: Time, owner: LocalOwner) {
+        let ids: Vec<_> = self.holds.of_owner(owner).map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(hold) = self.holds.get_mut(id) {
+                hold.owner_alive = false;
+            }
+            self.abandon_if_nobody_is_left(now, id);
+        }
+    }
+
+    /// No handle of this level is reachable any more. The hold lives on while its owner does (L9).
+    pub fn handle_dropped(&mut self, now: Time, hold: HoldId, level: LevelId) {
+        if let Some(record) = self.holds.get_mut(hold) {
+            record.levels.iter_mut().filter(|at| at.id == level).for_each(|at| at.handle = false);
+            self.abandon_if_nobody_is_left(now, hold);
+        }
+    }
+
+    /// Ends every wish with `closed` and releases every hold over `wire`. All is done when
+    /// [`Engine::is_idle`]; nothing new is taken on.
+    pub fn close(&mut self, now: Time, wire: Wire) {
+        self.closed = true;
+        let ops: Vec<OpId> = self.ops.keys().collect();
+        for op in ops {
+            let failed = Some(Outcome::Failed(closed()));
+            match self.ops.get(op) {
+                Some(Op::Acquire(_)) => self.end_acquire(now, op, failed),
+                Some(Op::Errand(_)) => self.end_errand(op, failed),
+                Some(Op::Release(_)) | None => {}
+            }
+        }
+        for id in self.holds.ids() {
+            self.release_whole(now, id, wire);
+        }
+    }
+
+    /// Whether events other than losses and warnings are wanted. At first they are not.
+    pub fn set_listening(&mut self, listening: bool) {
+        self.listening = listening;
+    }
+
+    // ----- reports -----
+
+    /// What became of a call: its value, or why it has none. Each call is reported once.
+    pub fn handle_reply(&mut self, now: Time, call: CallId, result: Result<Value, CallError>) {
+        let Some(record) = self.calls.remove(call) else { return };
+        if let Some(timer) = record.timer {
+            self.wheel.cancel(timer);
+        }
+        self.reached |= matches!(result, Ok(_) | Err(CallError::Server(_)));
+        let answer = self.note_road(&record, result);
+        match record.purpose {
+            Purpose::Renew(ref batch) => self.on_renewed(now, &record, batch, answer),
+            Purpose::Wish(op) => match self.ops.get(op) {
+                Some(Op::Acquire(_)) => self.on_tried(now, op, &record, answer),
+                Some(Op::Release(_)) => self.on_released(now, op, &record, answer),
+                Some(Op::Errand(_)) => self.on_errand(now, op, &record, answer),
+                None => {}
+            },
+        }
+        if let Some(hold) = record.hold {
+            self.sweep(hold);
+        }
+    }
+
+    /// Reads a reply, and tells the road of its hold what became of the request.
+    fn note_road(&mut self, record: &CallRecord, result: Result<Value, CallError>) -> Answer {
+        let road = record.hold.and_then(|id| self.holds.get_mut(id)).map(|hold| &mut hold.road);
+        match result {
+            Err(CallError::NotSent(error)) => {
+                if let Some(road) = road {
+                    road.not_sent(record.fences.clone());
+                }
+                Answer::NotSent(error)
+            }
+            Err(CallError::Unknown(own)) => {
+                if let Some(road) = road {
+                    road.unknown(record.fences.clone(), own);
+                }
+                Answer::Unknown
+            }
+            Err(CallError::Server(text)) => {
+                if let Some(road) = road {
+                    road.answered();
+                }
+                Answer::Refused(Refusal::of(&text), text)
+            }
+            Ok(value) => {
+                if let Some(road) = road {
+                    road.answered();
+                }
+                record.shape.decode(value).map_or_else(Answer::Nonsense, Answer::Reply)
+            }
+        }
+    }
+
+    /// The server would not kill a connection that a call was to fence off. Comes before the call's reply.
+    pub fn handle_unfenced(&mut self, _now: Time, call: CallId) {
+        let hold = self.calls.get(call).and_then(|record| record.hold);
+        if let Some(hold) = hold.and_then(|id| self.holds.get_mut(id)) {
+            hold.road.refused();
+        }
+    }
+
+    /// Something came down the connection of subscriptions.
+    pub fn handle_push(&mut self, now: Time, push: Push) {
+        let woken = match push {
+            // A message is a hint: what it says is not read (X5).
+            Push::Message(channel, _) => self.channels.name_of(&channel),
+            Push::Subscribed(channel) => self.channels.confirmed(&channel),
+            Push::Refused(channel, text) => {
+                if let Some(name) = self.channels.refused(&channel) {
+                    let text =
+                        format!("the server refused the subscription ({text}): waiting by time instead of by message");
+                    self.event(Event::Warning { name: Some(name.clone()), text });
+                    self.settle_unsubscribed(now, &name);
+                }
+                None
+            }
+        };
+        if let Some(name) = woken {
+            self.wake(now, &name);
+        }
+    }
+
+    /// One of the keeper's connections came up or went down.
+    pub fn handle_link(&mut self, now: Time, link: Link, up: bool) {
+        match (link, up) {
+            (Link::Messages, true) => {
+                for channel in self.channels.link_up() {
+                    self.out.push_back(Output::Subscribe(channel));
+                }
+            }
+            (Link::Messages, false) => self.channels.link_down(),
+            (Link::Requests, up) => {
+                let was_down = self.down_since.is_some();
+                self.down_since = if up { None } else { Some(self.down_since.unwrap_or(now)) };
+                if up == was_down {
+                    self.event(Event::Link { up });
+                    self.waiters_and_link(now, up);
+                }
+                if up && was_down {
+                    self.renew_all(now);
+                }
+            }
+        }
+    }
+
+    /// `now` is at or past [`Engine::poll_timeout`]. Calling it early or often does no harm.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.wheel.pop(now) {
+            match timer {
+                Timer::Call(index) => self.on_silent(now, self.calls.key_at(index)),
+                Timer::Renew(index) => self.on_renewal_due(self.holds.id_at(index)),
+                Timer::Hold(index) => self.on_hold_timer(now, self.holds.id_at(index)),
+                Timer::Step(index) => self.on_step(now, self.ops.key_at(index)),
+                Timer::End(index) => self.on_end(now, self.ops.key_at(index)),
+                Timer::Notice(index) => self.on_notice(now, self.ops.key_at(index)),
+            }
+        }
+        self.renew_due(now);
+    }
+
+    // ----- what to do now -----
+
+    /// The next thing the host must do, until there is nothing more.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// When to call [`Engine::handle_timeout`] at the latest; `None` while nothing is timed.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.wheel.next_at()
+    }
+
+    // ----- getters -----
+
+    /// What a hold looks like at this instant; `None` once it is released.
+    #[must_use]
+    pub fn view(&self, now: Time, hold: HoldId) -> Option<HoldView> {
+        self.holds.get(hold).filter(|hold| hold.phase != Phase::Released).map(|hold| hold.view(now))
+    }
+
+    /// Refuses unless the hold is valid at this very instant.
+    ///
+    /// # Errors
+    /// `lock_lost` when it was lost, `not_owner` when it was released.
+    pub fn check(&self, now: Time, hold: HoldId) -> Result<(), Error> {
+        match self.holds.get(hold) {
+            Some(hold) if hold.is_valid(now) => Ok(()),
+            Some(hold) if hold.phase != Phase::Released => Err(self.lost_error(now, hold)),
+            _ => Err(Error::new(Code::NotOwner, "this hold was released: acquire the lock again")),
+        }
+    }
+
+    /// How many levels the hold has that this owner carries; 0 when it holds nothing valid.
+    #[must_use]
+    pub fn count(&self, now: Time, name: &Name, owner: LocalOwner) -> u32 {
+        let carried = self.holds.carried(name.as_str(), owner).and_then(|id| self.holds.get(id));
+        carried.filter(|hold| hold.is_valid(now)).map_or(0, |hold| hold.levels.len() as u32)
+    }
+
+    /// Whether nothing is under way: no call without a reply, no wish, no clean-up but the late echoes of
+    /// releases whose old connection could not be killed.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.calls.len() == 0
+            && self.ops.keys().all(|op| matches!(self.ops.get(op), Some(Op::Release(release)) if release.is_echo()))
+    }
+
+    /// The first half of every owner this engine writes.
+    #[must_use]
+    pub fn client_id(&self) -> ClientId {
+        self.client
+    }
+
+    /// What it was told at its start.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    // ----- what the machines share -----
+
+    pub(crate) fn draw_number(&mut self) -> HoldNumber {
+        self.next_number += 1;
+        HoldNumber(self.next_number)
+    }
+
+    pub(crate) fn wire_owner(&self, number: HoldNumber) -> WireOwner {
+        WireOwner { client: self.client, number }
+    }
+
+    /// Sends a request, on the road of `hold` if it belongs to one. `lease` is what it asks for, `patience`
+    /// how long it may stay without a reply.
+    pub(crate) fn send(&mut self, now: Time, sending: Sending) -> CallId {
+        let Sending { wire, hold, purpose, ask, source, lease, patience } = sending;
+        let (wire, fences) = match hold.and_then(|id| self.holds.get_mut(id)) {
+            Some(hold) => hold.road.take(wire),
+            None => (wire, Vec::new()),
+        };
+        let shape = ask.shape();
+        let timer = None;
+        let record = CallRecord { purpose, shape, source, wire, sent: now, lease, hold, fences: fences.clone(), timer };
+        let id = self.calls.insert(record);
+        self.time_call(id, now + patience);
+        self.out.push_back(Output::Send(Call { id, wire, request: Request { ask, source }, fences }));
+        id
+    }
+
+    fn time_call(&mut self, id: CallId, at: Time) {
+        let timer = self.wheel.insert(at, Timer::Call(slab::index(id)));
+        if let Some(record) = self.calls.get_mut(id) {
+            record.timer = Some(timer);
+        }
+    }
+
+    /// A request got no reply in time. Its connection is given up; the host then reports it, and all
+    /// others on that wire, as unknown.
+    fn on_silent(&mut self, now: Time, call: CallId) {
+        let Some(record) = self.calls.get(call) else { return };
+        self.out.push_back(Output::Sever(record.wire));
+        // Should the report not come, the order is given again.
+        self.time_call(call, now + self.config.op_timeout);
+    }
+
+    fn on_step(&mut self, now: Time, op: OpId) {
+        match self.ops.get(op) {
+            Some(Op::Acquire(_)) => self.on_acquire_step(now, op),
+            Some(Op::Release(_)) => self.on_release_step(now, op),
+            Some(Op::Errand(_)) => self.on_errand_step(now, op),
+            None => {}
+        }
+    }
+
+    fn on_end(&mut self, now: Time, op: OpId) {
+        match self.ops.get(op) {
+            Some(Op::Acquire(_)) => self.on_acquire_end(now, op),
+            Some(Op::Release(_)) => self.on_release_end(op, now),
+            Some(Op::Errand(_)) => self.on_errand_end(op),
+            None => {}
+        }
+    }
+
+    pub(crate) fn output(&mut self, output: Output) {
+        self.out.push_back(output);
+    }
+
+    /// A wish that ends the moment it is made.
+    pub(crate) fn at_once(&mut self, outcome: Outcome) -> OpId {
+        let op = self.ops.insert(Op::Errand(Box::new(Errand::nothing())));
+        self.ops.remove(op);
+        self.out.push_back(Output::Done(op, outcome));
+        op
+    }
+
+    /// A wish that is refused the moment it is made.
+    pub(crate) fn refuse(&mut self, error: Error) -> OpId {
+        self.at_once(Outcome::Failed(error))
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        if self.listening || matches!(event, Event::Lost { .. } | Event::Warning { .. }) {
+            self.out.push_back(Output::Event(event));
+        }
+    }
+}
+
+/// A request about to be sent.
+pub(crate) struct Sending {
+    pub(crate) wire: Wire,
+    pub(crate) hold: Option<HoldId>,
+    pub(crate) purpose: Purpose,
+    pub(crate) ask: Ask,
+    pub(crate) source: bool,
+    pub(crate) lease: Millis,
+    pub(crate) patience: Millis,
+}
+
+/// The pause before try number `attempt` of something that failed: none, then 40 ms doubling to 500.
+pub(crate) fn backoff(attempt: u8) -> Millis {
+    if attempt <= 1 { Millis::ZERO } else { Millis((10u64 << attempt.min(6)).min(500)) }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(Code::Closed, "the client is closed: make a new one with connect")
 }

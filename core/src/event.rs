@@ -40,6 +40,7 @@ impl fmt::Display for LossReason {
 }
 
 /// Something that happened. Everything but `Lost` and `Warning` is only made while somebody listens.
+#[expect(missing_docs, reason = "the variants say what their fields are")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// A hold was granted and claimed, or a level was added to it.

@@ -111,6 +111,7 @@ pub struct AcquireRequest {
 }
 
 /// Which level a release or an extension is about.
+#[expect(missing_docs, reason = "the variants say what their fields are")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
     /// The level of a handle.
@@ -122,6 +123,7 @@ pub enum Target {
 }
 
 /// How a wish ended.
+#[expect(missing_docs, reason = "the variants say what their fields are")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
     /// The lock is ours once [`crate::Engine::claim`] says so.

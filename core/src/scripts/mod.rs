@@ -8,6 +8,7 @@ mod tests;
 mod write;
 
 pub use refusal::refusal;
+pub use reply::Shape;
 
 use crate::name::Name;
 use crate::owner::WireOwner;

@@ -1,48 +1,69 @@
 //! Replies, read with mistrust: a value that no script of ours can give is a protocol error, not a guess.
 
-use super::{Ask, Reply, Verdict};
+use super::{Ask, Reply, Script, Verdict};
 use crate::io::Value;
 use crate::time::Millis;
 
+/// What is needed of a request to understand its reply.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Shape {
+    script: Script,
+    /// How many locks or owners it names.
+    items: usize,
+}
+
 impl Ask {
+    /// What to keep of a request until its reply comes.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        let items = match self {
+            Self::Renew(renewals) => renewals.len(),
+            Self::Force { owners, .. } => owners.len(),
+            Self::Acquire { .. } | Self::Release { .. } | Self::Status { .. } => 1,
+        };
+        Shape { script: self.script(), items }
+    }
+}
+
+impl Shape {
     /// Understands what the server answered.
     ///
     /// # Errors
     /// What is wrong with the value, for a message to the operator.
     pub fn decode(&self, value: Value) -> Result<Reply, String> {
-        match (self, value) {
-            (Self::Acquire { .. } | Self::Release { .. }, Value::Int(0)) => Ok(Reply::NotOurs),
-            (Self::Acquire { .. }, Value::Int(count)) => Ok(Reply::Granted { count: small("a hold count", count)? }),
-            (Self::Acquire { .. }, Value::List(list)) => match list[..] {
+        match (self.script, value) {
+            (Script::Acquire | Script::Release, Value::Int(0)) => Ok(Reply::NotOurs),
+            (Script::Acquire, Value::Int(count)) => Ok(Reply::Granted { count: small("a hold count", count)? }),
+            (Script::Acquire, Value::List(list)) => match list[..] {
                 [Value::Int(ttl)] => Ok(Reply::Busy { ttl: millis(ttl)?, healed: false }),
                 [Value::Int(ttl), Value::Int(1)] => Ok(Reply::Busy { ttl: millis(ttl)?, healed: true }),
                 _ => Err(self.unexpected(&Value::List(list))),
             },
-            (Self::Release { .. }, Value::Int(count)) => Ok(Reply::Still { count: small("a hold count", count)? }),
-            (Self::Release { .. }, Value::List(list)) => match list[..] {
+            (Script::Release, Value::Int(count)) => Ok(Reply::Still { count: small("a hold count", count)? }),
+            (Script::Release, Value::List(list)) => match list[..] {
                 [Value::Int(told)] => Ok(Reply::Freed { told: small("a number of subscribers", told)? }),
                 _ => Err(self.unexpected(&Value::List(list))),
             },
-            (Self::Renew(renewals), Value::List(list)) => renewed(list, renewals.len()),
-            (Self::Force { owners, .. }, Value::List(list)) if owners.is_empty() => {
+            (Script::Renew, Value::List(list)) => renewed(list, self.items),
+            (Script::Force, Value::List(list)) if self.items == 0 => {
                 let text = |value| match value {
                     Value::Text(owner) => Ok(owner),
                     other => Err(self.unexpected(&other)),
                 };
                 list.into_iter().map(text).collect::<Result<_, _>>().map(Reply::Owners)
             }
-            (Self::Force { owners, .. }, Value::Int(gone)) if !owners.is_empty() => {
+            (Script::Force, Value::Int(gone)) if self.items > 0 => {
                 Ok(Reply::Forced(small("a number of owners", gone)?))
             }
-            (Self::Status { .. }, Value::Int(-2)) => Ok(Reply::Status(None)),
-            (Self::Status { .. }, Value::Int(-1)) => Ok(Reply::Status(Some(None))),
-            (Self::Status { .. }, Value::Int(ttl)) => Ok(Reply::Status(Some(Some(millis(ttl)?)))),
+            (Script::Status, Value::Int(-2)) => Ok(Reply::Status(None)),
+            (Script::Status, Value::Int(-1)) => Ok(Reply::Status(Some(None))),
+            (Script::Status, Value::Int(ttl)) => Ok(Reply::Status(Some(Some(millis(ttl)?)))),
             (_, value) => Err(self.unexpected(&value)),
         }
     }
 
     fn unexpected(&self, value: &Value) -> String {
-        format!("the {:?} script answered {}", self.script(), describe(value))
+        format!("the {:?} script answered {}", self.script, describe(value))
     }
 }
 

@@ -109,7 +109,7 @@ fn scripts_have_a_text_and_no_two_the_same() {
 
 #[test]
 fn replies_are_understood() {
-    let expect = |ask: Ask, value, reply| assert_eq!(ask.decode(value), Ok(reply));
+    let expect = |ask: Ask, value, reply| assert_eq!(ask.shape().decode(value), Ok(reply));
     expect(acquire(), Int(1), Reply::Granted { count: 1 });
     expect(acquire(), Int(u32::MAX.into()), Reply::Granted { count: u32::MAX });
     expect(acquire(), Int(0), Reply::NotOurs);
@@ -175,7 +175,7 @@ fn x3_a_reply_that_no_script_gives_is_refused_and_not_quoted() {
         (status(), text(&"x".repeat(5000))),
     ];
     for (ask, value) in bad {
-        let why = ask.decode(value.clone()).expect_err(&format!("{value:?}"));
+        let why = ask.shape().decode(value.clone()).expect_err(&format!("{value:?}"));
         assert!(why.len() < 100, "{why}");
     }
 }

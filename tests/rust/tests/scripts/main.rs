@@ -133,7 +133,7 @@ fn run(connection: &mut Connection, ask: &Ask) -> Result<Reply, String> {
         Err(error) if error.starts_with("NOSCRIPT") => send(connection, true)?,
         other => other?,
     };
-    Ok(ask.decode(plain(value)).unwrap_or_else(|why| panic!("{ask:?}: {why}")))
+    Ok(ask.shape().decode(plain(value)).unwrap_or_else(|why| panic!("{ask:?}: {why}")))
 }
 
 #[derive(Default)]

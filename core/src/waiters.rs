@@ -1,0 +1,255 @@
+//! Who waits for whom inside this process (design 2).
+//!
+//! Waiters of one name stand in one queue, first come first served. The first that its host can wake is
+//! the contender: it alone subscribes, tries and parks; those behind it send nothing. A park ends with a
+//! message, with the end of the other's lease, or when the link comes back.
+
+use std::collections::VecDeque;
+
+use crate::acquire::State;
+use crate::engine::{Engine, Timer};
+use crate::error::{Code, Error};
+use crate::event::Event;
+use crate::holds::Phase;
+use crate::io::{OpId, Output, Wait, Wire};
+use crate::name::Name;
+use crate::owner::LocalOwner;
+use crate::slab;
+use crate::time::{Millis, Time};
+
+/// A server expires a key after the last millisecond of its time to live, not in it.
+const EXPIRY_SLACK: Millis = Millis(2);
+
+/// After how long a wait for a lock held in the same process is worth a warning.
+const LONG_WAIT: Millis = Millis::secs(5);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Queue {
+    entries: VecDeque<OpId>,
+    /// Who contends now.
+    front: Option<OpId>,
+    /// No use trying before then without a message.
+    busy_until: Option<Time>,
+}
+
+impl Engine {
+    /// Puts a newcomer into the queue of its name, if it is of use to wait for others of this process. A
+    /// name that nobody here asks for or holds has no queue, and the newcomer tries at once.
+    pub(crate) fn joins_queue(&mut self, now: Time, op: OpId, name: &Name, owner: LocalOwner) -> bool {
+        if !self.queues.contains_key(name) {
+            let mut queue = Queue::default();
+            let found = self.holds.of_name(name.as_str()).find_map(|(_, hold)| match hold.phase {
+                Phase::Asked => hold.op.map(|first| (Some(first), None)),
+                Phase::Live | Phase::Doubtful if hold.owner != owner => Some((None, Some(hold.sent + hold.lease))),
+                _ => None,
+            });
+            let Some((first, until)) = found else { return false };
+            let waits = |op| self.acquire_ref(op).is_some_and(|acquire| acquire.request.wait != Wait::Try);
+            if let Some(first) = first.filter(|&first| waits(first)) {
+                queue.entries.push_back(first);
+                queue.front = Some(first);
+                self.mark_queued(now, first);
+            } else if until.is_none() {
+                // A single try is out: it may come to nothing, and this one needs no company.
+                return false;
+            }
+            queue.busy_until = until;
+            self.queues.insert(name.clone(), queue);
+        }
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.entries.push_back(op);
+        }
+        self.mark_queued(now, op);
+        true
+    }
+
+    fn mark_queued(&mut self, now: Time, op: OpId) {
+        let notice = self.wheel.insert(now + LONG_WAIT, Timer::Notice(slab::index(op)));
+        let end = self.down_since.is_some().then_some(self.config.unreachable_after);
+        if let Some(acquire) = self.acquire_mut(op) {
+            acquire.queued = true;
+            acquire.notice = Some(notice);
+            let endless = acquire.request.wait == Wait::Forever && acquire.end.is_none();
+            if let Some(span) = end.filter(|_| endless) {
+                let end = self.wheel.insert(now + span, Timer::End(slab::index(op)));
+                if let Some(acquire) = self.acquire_mut(op) {
+                    acquire.end = Some(end);
+                }
+            }
+        }
+    }
+
+    /// A waiter was told that the lock is busy for `ttl`: it waits for that in front of all others.
+    pub(crate) fn wait_in_front(&mut self, now: Time, op: OpId, name: &Name, ttl: Millis) {
+        self.keep_place(now, op, name);
+        // A time to live above our own is the holder's choice; we look again all the same (L3).
+        let ttl = ttl.min(self.config.watchdog);
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.busy_until = Some(now + ttl + EXPIRY_SLACK);
+        }
+        self.advance(now, name);
+    }
+
+    /// A waiter gave its grant back, and waits again where it stood.
+    pub(crate) fn take_place_again(&mut self, now: Time, op: OpId, name: &Name) {
+        self.keep_place(now, op, name);
+        self.advance(now, name);
+    }
+
+    fn keep_place(&mut self, now: Time, op: OpId, name: &Name) {
+        if self.acquire_ref(op).is_some_and(|acquire| !acquire.queued) {
+            let queue = self.queues.entry(name.clone()).or_default();
+            queue.entries.push_front(op);
+            self.mark_queued(now, op);
+        }
+    }
+
+    /// A waiter is gone. `held_until` is given when it holds the lock now.
+    pub(crate) fn leave_queue(&mut self, op: OpId, name: &Name, held_until: Option<Time>) {
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        queue.entries.retain(|&entry| entry != op);
+        if queue.front == Some(op) {
+            queue.front = None;
+        }
+        if held_until.is_some() {
+            queue.busy_until = held_until;
+        }
+    }
+
+    /// Lets the contender of a name do its next step, after anything changed in its queue.
+    pub(crate) fn advance(&mut self, now: Time, name: &Name) {
+        let Some(queue) = self.queues.get(name) else { return };
+        if queue.entries.is_empty() {
+            self.queues.remove(name);
+            if let Some(channel) = self.channels.unwant(name) {
+                self.output(Output::Unsubscribe(channel));
+            }
+            return;
+        }
+        let (front, busy_until) = (queue.front, queue.busy_until);
+        let contender =
+            queue.entries.iter().copied().find(|&op| self.state_of(op).is_some_and(|state| state != State::Passed));
+        if let Some(other) = front.filter(|_| front != contender) {
+            if matches!(self.state_of(other), Some(State::Parked | State::Subscribing)) {
+                self.stop_step(other);
+                self.arrow(other, "overtaken", State::Queued);
+            }
+        }
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.front = contender;
+        }
+        let Some(op) = contender else { return };
+        if self.state_of(op) != Some(State::Queued) {
+            return;
+        }
+        if let Some(channel) = self.channels.want(name) {
+            self.output(Output::Subscribe(channel));
+        }
+        let settled = self.channels.is_settled(name);
+        match busy_until.filter(|&until| until > now) {
+            Some(until) if settled => self.wait_until(now, op, "front and known", State::Parked, until),
+            Some(until) => self.wait_until(now, op, "to the front", State::Subscribing, until),
+            None => self.try_now(now, op, "front and free", Some(Wire::KEEPER), false),
+        }
+    }
+
+    fn wait_until(&mut self, now: Time, op: OpId, why: &'static str, to: State, until: Time) {
+        let until = until.min(now + self.config.watchdog + EXPIRY_SLACK);
+        let step = self.wheel.insert(until, Timer::Step(slab::index(op)));
+        if let Some(acquire) = self.acquire_mut(op) {
+            acquire.arrow(why, to);
+            acquire.step = Some(step);
+        }
+    }
+
+    fn state_of(&self, op: OpId) -> Option<State> {
+        self.acquire_ref(op).map(|acquire| acquire.state)
+    }
+
+    /// A message came, a subscription was confirmed, or the link is back: the lock may be free.
+    pub(crate) fn wake(&mut self, now: Time, name: &Name) {
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        queue.busy_until = None;
+        let Some(op) = queue.front else { return };
+        match self.state_of(op) {
+            Some(State::Parked | State::Subscribing) => self.try_now(now, op, "woken", Some(Wire::KEEPER), false),
+            Some(State::Trying) => {
+                if let Some(acquire) = self.acquire_mut(op) {
+                    acquire.hint = true;
+                }
+            }
+            Some(State::New | State::Queued | State::HeldOff | State::Granted | State::Passed | State::Ended)
+            | None => {}
+        }
+    }
+
+    /// The subscription was refused: the contender parks by time alone.
+    pub(crate) fn settle_unsubscribed(&mut self, now: Time, name: &Name) {
+        let Some(queue) = self.queues.get(name) else { return };
+        let until = queue.busy_until.unwrap_or(now);
+        let Some(op) = queue.front else { return };
+        if self.state_of(op) == Some(State::Subscribing) {
+            self.stop_step(op);
+            self.wait_until(now, op, "refused", State::Parked, until);
+        }
+    }
+
+    /// A lock of this process was released: where no message will say so, its waiters are told here.
+    pub(crate) fn told_by_release(&mut self, now: Time, name: &Name) {
+        if !self.channels.is_active(name) {
+            self.wake(now, name);
+        }
+    }
+
+    /// Waiters without an end give up some time after the link went down; those that are left try at
+    /// once when it is back.
+    pub(crate) fn waiters_and_link(&mut self, now: Time, up: bool) {
+        let names: Vec<Name> = self.queues.keys().cloned().collect();
+        let span = self.config.unreachable_after;
+        for name in names {
+            let Some(queue) = self.queues.get(&name) else { continue };
+            for op in queue.entries.clone() {
+                let Some(acquire) = self.acquire_ref(op) else { continue };
+                if acquire.request.wait != Wait::Forever {
+                    continue;
+                }
+                let old = acquire.end;
+                let end = (!up).then(|| self.wheel.insert(now + span, Timer::End(slab::index(op))));
+                if let Some(old) = old {
+                    self.wheel.cancel(old);
+                }
+                if let Some(acquire) = self.acquire_mut(op) {
+                    acquire.end = end;
+                }
+            }
+            if up {
+                self.wake(now, &name);
+            }
+        }
+    }
+
+    /// A wait has gone on for long: if the lock is held in this very process, that is likely a mistake.
+    pub(crate) fn on_notice(&mut self, now: Time, op: OpId) {
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        acquire.notice = None;
+        let (name, waiting) = (acquire.request.name.clone(), acquire.request.owner);
+        let holding =
+            self.holds.of_name(name.as_str()).find(|(_, hold)| hold.is_valid(now)).map(|(_, hold)| hold.owner);
+        if let Some(holding) = holding {
+            let text = format!(
+                "owner {} has waited for {LONG_WAIT} for a lock that owner {} of the same process holds",
+                waiting.0, holding.0
+            );
+            self.event(Event::Warning { name: Some(name), text });
+        }
+    }
+
+    /// The error of one who holds nothing, in Redisson's wording.
+    pub(crate) fn not_owner(&self, name: &Name, owner: LocalOwner) -> Error {
+        let text = format!(
+            "attempt to unlock lock, not locked by current thread by node id: {} thread-id: {}",
+            self.client, owner.0
+        );
+        Error::new(Code::NotOwner, text).of(name)
+    }
+}

@@ -1,0 +1,366 @@
+//! The watchdog: renewal, doubt, loss (reliability L6, L7).
+//!
+//! A watched hold is renewed every third of its lease, in batches filled up with what is due soon. A
+//! renewal that fails makes the hold doubtful and is tried again, ever sooner than the deadline; no error
+//! of one hold touches another. At the deadline the hold is lost, whatever the network does.
+
+use crate::config::margin;
+use crate::engine::{Answer, CallRecord, Engine, Purpose, Sending, Timer};
+use crate::error::{Code, Error};
+use crate::event::{Event, LossReason};
+use crate::holds::{Hold, Phase};
+use crate::io::{HoldId, Wire};
+use crate::owner::WireOwner;
+use crate::refusal::Refusal;
+use crate::scripts::{Ask, MAX_BATCH, Renewal, Reply, Verdict};
+use crate::slab;
+use crate::time::{Millis, Time};
+
+/// What the server's clock was last seen to be ahead of ours, as bounds: a reading lies somewhere between
+/// the send and the receipt.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct ServerClock(Option<(i64, i64)>);
+
+impl ServerClock {
+    /// Takes a reading; how far the clock jumped since the last one beyond what the bounds of both
+    /// explain.
+    fn read(&mut self, server_us: u64, sent: Time, now: Time) -> i64 {
+        let server = (server_us / 1000) as i64;
+        let (low, high) = (server - now.0 as i64, server - sent.0 as i64);
+        let jump = match self.0 {
+            Some((_, old_high)) if low > old_high => low - old_high,
+            Some((old_low, _)) if high < old_low => high - old_low,
+            _ => 0,
+        };
+        self.0 = Some((low, high));
+        jump
+    }
+}
+
+impl Engine {
+    /// Sets a hold's timer to what comes next: its renewal, its doubt, or its deadline.
+    pub(crate) fn schedule(&mut self, now: Time, id: HoldId) {
+        let Some(hold) = self.holds.get(id) else { return };
+        let index = slab::index(id);
+        let third = Millis(hold.lease.0 / 3);
+        let (at, timer) = match hold.phase {
+            Phase::Live | Phase::Doubtful if hold.watched && !hold.renewing => {
+                let at = if hold.failures == 0 { hold.sent + third } else { now + retry_pause(hold) };
+                (at.min(hold.deadline), Timer::Renew(index))
+            }
+            Phase::Live if hold.watched => ((hold.sent + third + third).min(hold.deadline), Timer::Hold(index)),
+            Phase::Live | Phase::Doubtful => (hold.deadline, Timer::Hold(index)),
+            // The margin of a lost hold belongs to nobody; after it the key is tidied up.
+            Phase::Lost(LossReason::Expired | LossReason::MaxHold) => {
+                (hold.deadline + margin(hold.lease), Timer::Hold(index))
+            }
+            Phase::Asked | Phase::Lost(_) | Phase::Released => return self.stop_hold_timer(id),
+        };
+        self.stop_hold_timer(id);
+        let timer = self.wheel.insert(at, timer);
+        if let Some(hold) = self.holds.get_mut(id) {
+            hold.timer = Some(timer);
+        }
+    }
+
+    fn stop_hold_timer(&mut self, id: HoldId) {
+        if let Some(timer) = self.holds.get_mut(id).and_then(|hold| hold.timer.take()) {
+            self.wheel.cancel(timer);
+        }
+    }
+
+    pub(crate) fn on_renewal_due(&mut self, id: HoldId) {
+        if let Some(hold) = self.holds.get_mut(id) {
+            hold.timer = None;
+            self.due.push(id);
+        }
+    }
+
+    pub(crate) fn on_hold_timer(&mut self, now: Time, id: HoldId) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        hold.timer = None;
+        match hold.phase {
+            Phase::Live | Phase::Doubtful if now >= hold.deadline => self.lose_if_due(now, id),
+            Phase::Live | Phase::Doubtful => {
+                self.doubt(id);
+                self.schedule(now, id);
+            }
+            Phase::Lost(_) => {
+                self.tidy(now, id);
+                self.sweep(id);
+            }
+            Phase::Asked | Phase::Released => {}
+        }
+    }
+
+    /// Sends the renewals that came due, each batch filled up with holds whose turn comes soon.
+    pub(crate) fn renew_due(&mut self, now: Time) {
+        if self.due.is_empty() {
+            return;
+        }
+        let soon = now + Millis(self.config.watchdog.0 / 30);
+        let room = (MAX_BATCH - self.due.len() % MAX_BATCH) % MAX_BATCH;
+        let mut more = Vec::new();
+        self.wheel.take_until(soon, room, |timer| matches!(timer, Timer::Renew(_)), &mut more);
+        for timer in more {
+            if let Timer::Renew(index) = timer {
+                self.on_renewal_due(self.holds.id_at(index));
+            }
+        }
+        let due = core::mem::take(&mut self.due);
+        let mut batch = Vec::with_capacity(due.len().min(MAX_BATCH));
+        for id in due {
+            if self.may_renew(now, id) {
+                batch.push(id);
+            }
+            if batch.len() == MAX_BATCH {
+                self.send_renewal(now, core::mem::take(&mut batch), false);
+            }
+        }
+        if !batch.is_empty() {
+            self.send_renewal(now, batch, false);
+        }
+    }
+
+    /// The link came back: nobody waits for its third of a lease to learn what became of its lock.
+    pub(crate) fn renew_all(&mut self, now: Time) {
+        for id in self.holds.ids() {
+            let watched = self.holds.get(id).is_some_and(|hold| hold.watched && !hold.renewing);
+            if watched && self.may_renew(now, id) {
+                self.stop_hold_timer(id);
+                self.due.push(id);
+            }
+        }
+        self.renew_due(now);
+    }
+
+    fn may_renew(&mut self, now: Time, id: HoldId) -> bool {
+        self.lose_if_due(now, id);
+        let capped = self.config.max_hold;
+        let Some(hold) = self.holds.get_mut(id) else { return false };
+        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) || !hold.watched || hold.renewing {
+            return false;
+        }
+        if capped.is_some_and(|most| now >= hold.since + most) || hold.is_abandoned() {
+            hold.watched = false;
+            self.schedule(now, id);
+            return false;
+        }
+        true
+    }
+
+    fn send_renewal(&mut self, now: Time, ids: Vec<HoldId>, source: bool) {
+        let watchdog = self.config.watchdog;
+        let client = self.client;
+        let mut batch = Vec::with_capacity(ids.len());
+        let mut names = Vec::with_capacity(ids.len());
+        let mut shortest = watchdog;
+        for id in ids {
+            let Some(hold) = self.holds.get_mut(id) else { continue };
+            let lease = hold.next_lease(now, watchdog, None);
+            hold.renewing = true;
+            hold.free_at = hold.free_at.max(now + lease);
+            shortest = shortest.min(hold.lease);
+            let owner = WireOwner { client, number: hold.number };
+            names.push(Renewal { name: hold.name.clone(), owner, lease });
+            batch.push((id, lease));
+            self.schedule(now, id);
+        }
+        // A connection that does not answer within a third of a lease is given up while another may
+        // still be made before the deadline.
+        let patience = Millis((shortest.0 / 3).max(20)).min(self.config.op_timeout);
+        let (ask, purpose) = (Ask::Renew(names), Purpose::Renew(batch));
+        let (wire, hold, lease) = (Wire::KEEPER, None, Millis::ZERO);
+        self.send(now, Sending { wire, hold, purpose, ask, source, lease, patience });
+    }
+
+    pub(crate) fn on_renewed(&mut self, now: Time, call: &CallRecord, batch: &[(HoldId, Millis)], answer: Answer) {
+        for &(id, _) in batch {
+            if let Some(hold) = self.holds.get_mut(id) {
+                hold.renewing = false;
+            }
+        }
+        match answer {
+            Answer::Reply(Reply::Renewed { verdicts, server_us }) if verdicts.len() == batch.len() => {
+                let jump = self.server_clock.read(server_us, call.sent, now);
+                for (&(id, lease), verdict) in batch.iter().zip(verdicts) {
+                    self.on_verdict(now, id, call.sent, lease, verdict);
+                }
+                self.on_jump(now, batch, jump);
+            }
+            Answer::Refused(Refusal::NoScript, _) if !call.source => {
+                let ids = batch
+                    .iter()
+                    .map(|&(id, _)| id)
+                    .filter(|&id| self.holds.get(id).is_some_and(|hold| hold.is_valid(now)));
+                let ids: Vec<HoldId> = ids.collect();
+                if !ids.is_empty() {
+                    self.send_renewal(now, ids, true);
+                }
+            }
+            Answer::Refused(..) if batch.len() > 1 => {
+                // Refused as a whole: once more at once, one by one, so that one bad key harms no other.
+                for &(id, _) in batch {
+                    if self.may_renew(now, id) {
+                        self.send_renewal(now, vec![id], call.source);
+                    }
+                }
+            }
+            Answer::Refused(_, text) => {
+                for &(id, lease) in batch {
+                    self.on_verdict(now, id, call.sent, lease, Verdict::Refused(text.clone()));
+                }
+            }
+            Answer::Reply(_) | Answer::NotSent(_) | Answer::Unknown | Answer::Nonsense(_) => {
+                for &(id, _) in batch {
+                    self.renewal_failed(now, id);
+                }
+            }
+        }
+    }
+
+    fn on_verdict(&mut self, now: Time, id: HoldId, sent: Time, lease: Millis, verdict: Verdict) {
+        // A late reply revives nothing (S4).
+        self.lose_if_due(now, id);
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) {
+            return;
+        }
+        match verdict {
+            Verdict::Renewed => {
+                hold.confirm(sent, lease);
+                hold.phase = Phase::Live;
+                let (deadline, name) = (hold.deadline, hold.name.clone());
+                self.schedule(now, id);
+                self.event(Event::Renewed { name, hold: id, deadline });
+            }
+            Verdict::NotOurs => self.lose(now, id, LossReason::Taken),
+            Verdict::Refused(text) if Refusal::of(&text) == Refusal::WrongType => {
+                self.lose(now, id, LossReason::Overwritten)
+            }
+            Verdict::Refused(_) => self.renewal_failed(now, id),
+        }
+    }
+
+    fn renewal_failed(&mut self, now: Time, id: HoldId) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) {
+            return;
+        }
+        hold.failures = hold.failures.saturating_add(1);
+        self.doubt(id);
+        self.schedule(now, id);
+    }
+
+    /// A server clock that moved makes every deadline that rests on it doubtful (H3).
+    fn on_jump(&mut self, now: Time, batch: &[(HoldId, Millis)], jump: i64) {
+        let shortest = batch.iter().map(|&(_, lease)| lease).min().unwrap_or_default();
+        if jump.unsigned_abs() <= margin(shortest).0 / 2 {
+            return;
+        }
+        let text =
+            format!("the server's clock jumped by {jump} ms: leases ended that much earlier or later than they should");
+        self.event(Event::Warning { name: None, text });
+        for &(id, _) in batch {
+            self.doubt(id);
+            self.schedule(now, id);
+        }
+    }
+
+    fn doubt(&mut self, id: HoldId) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        if hold.phase == Phase::Live && hold.watched {
+            hold.phase = Phase::Doubtful;
+            let (name, deadline) = (hold.name.clone(), hold.deadline);
+            self.event(Event::Doubtful { name, hold: id, deadline });
+        }
+    }
+
+    /// Notices a deadline that has passed, whether or not its timer has come.
+    pub(crate) fn lose_if_due(&mut self, now: Time, id: HoldId) {
+        let Some(hold) = self.holds.get(id) else { return };
+        if matches!(hold.phase, Phase::Live | Phase::Doubtful) && now >= hold.deadline {
+            let capped = self.config.max_hold.is_some_and(|most| hold.deadline >= hold.since + most);
+            let why = if capped && !hold.watched { LossReason::MaxHold } else { LossReason::Expired };
+            self.lose(now, id, why);
+        }
+    }
+
+    /// The hold is over although nobody released it. Told once; final (S4).
+    pub(crate) fn lose(&mut self, now: Time, id: HoldId, why: LossReason) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) {
+            return;
+        }
+        hold.phase = Phase::Lost(why);
+        let name = hold.name.clone();
+        self.schedule(now, id);
+        self.event(Event::Lost { name, hold: id, why });
+        self.sweep(id);
+    }
+
+    /// Stops the renewal of a hold that nobody can release any more; the server frees it in time (L9).
+    pub(crate) fn abandon_if_nobody_is_left(&mut self, now: Time, id: HoldId) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        if hold.is_abandoned()
+            && hold.asked == 0
+            && matches!(hold.phase, Phase::Live | Phase::Doubtful)
+            && !hold.renewing
+        {
+            hold.watched = false;
+            self.schedule(now, id);
+        }
+        self.sweep(id);
+    }
+
+    /// Forgets a hold that is over and that nobody can ask about any more.
+    pub(crate) fn sweep(&mut self, id: HoldId) {
+        let Some(hold) = self.holds.get(id) else { return };
+        let busy = hold.road.is_pending() || hold.op.is_some() || hold.asked > 0;
+        let unreachable = hold.levels.iter().all(|level| !level.handle);
+        let over = match hold.phase {
+            Phase::Released => true,
+            Phase::Lost(why) => {
+                let tidied = matches!(why, LossReason::Taken | LossReason::Overwritten) || hold.timer.is_none();
+                tidied && unreachable && (hold.dropped || !hold.owner_alive || hold.levels.is_empty())
+            }
+            Phase::Asked | Phase::Live | Phase::Doubtful => false,
+        };
+        if over && !busy {
+            self.stop_hold_timer(id);
+            self.holds.remove(id);
+        }
+    }
+
+    pub(crate) fn lost_error(&self, now: Time, hold: &Hold) -> Error {
+        let why = match hold.phase {
+            Phase::Lost(why) => why,
+            _ if now >= hold.deadline => LossReason::Expired,
+            _ => LossReason::Taken,
+        };
+        self.lost_text(hold, why)
+    }
+
+    pub(crate) fn lost_error_of(&self, id: HoldId, why: Option<LossReason>) -> Error {
+        match self.holds.get(id) {
+            Some(hold) => self.lost_text(hold, why.unwrap_or(LossReason::Expired)),
+            None => Error::new(Code::LockLost, "the hold ended before its release"),
+        }
+    }
+
+    /// In Redisson's wording, for whoever searches for it.
+    fn lost_text(&self, hold: &Hold, why: LossReason) -> Error {
+        let owner = self.wire_owner(hold.number);
+        let text = format!(
+            "attempt to unlock lock, not locked by current thread by node id: {} thread-id: {}: the lock was lost ({why}), another may hold it: undo or check what was done under it",
+            owner.client, owner.number.0
+        );
+        Error::new(Code::LockLost, text).of(&hold.name).by(owner)
+    }
+}
+
+/// Between two tries of a renewal that fails: a sixtieth of the lease, doubling up to a sixth.
+fn retry_pause(hold: &Hold) -> Millis {
+    let (first, most) = ((hold.lease.0 / 60).max(5), (hold.lease.0 / 6).max(5));
+    Millis((first << (hold.failures - 1).min(16)).min(most))
+}
