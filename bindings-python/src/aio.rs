@@ -1,0 +1,221 @@
+//! Calls in a coroutine: one awaitable each, which sends when it is awaited.
+
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bandog::Error;
+use bandog::host::{self, News, Release, Settled, Ticket, Wish};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::hold::Home;
+use crate::owner;
+use crate::port::{Port, Slot};
+use crate::shared::Shared;
+use crate::wish::{Answer, set_owner};
+
+/// One call in a coroutine. Nothing is sent before it is awaited; it looks like a coroutine to asyncio.
+#[pyclass(frozen, name = "_Call", module = "bandog._native")]
+pub(crate) struct Call {
+    client: Arc<Shared>,
+    answer: Answer,
+    method: &'static str,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Whether the owner is still to be found: the call was made outside any task.
+    New(Wish, bool),
+    Ready(Py<PyAny>),
+    Waiting(Waiting),
+    Done,
+}
+
+struct Waiting {
+    port: Py<Port>,
+    ticket: Ticket,
+    token: u64,
+    slot: Arc<Slot>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        py: Python<'_>,
+        client: &Arc<Shared>,
+        wish: Wish,
+        answer: Answer,
+        method: &'static str,
+    ) -> PyResult<Self> {
+        let owned =
+            matches!(wish, Wish::Acquire { .. } | Wish::Release(Release::Innermost { .. } | Release::Entered { .. }));
+        let late = owned && owner::current_task(py)?.is_none();
+        Ok(Self { client: Arc::clone(client), answer, method, state: Mutex::new(State::New(wish, late)) })
+    }
+
+    /// One that is answered already.
+    pub(crate) fn ready(client: &Arc<Shared>, value: Py<PyAny>, method: &'static str) -> Self {
+        Self { client: Arc::clone(client), answer: Answer::Nothing, method, state: Mutex::new(State::Ready(value)) }
+    }
+
+    fn start<'py>(&self, py: Python<'py>, mut wish: Wish, late: bool) -> PyResult<Bound<'py, PyAny>> {
+        let Some(event_loop) = owner::running_loop(py)? else {
+            return Err(PyRuntimeError::new_err(format!("{} needs a running event loop", self.method)));
+        };
+        if late {
+            set_owner(&mut wish, owner::current(py)?);
+        }
+        let port = self.client.port(&event_loop)?;
+        let ours = port.get();
+        let (token, slot) = ours.expect();
+        let ticket = match host::submit(&self.client.driver, wish, ours.mailbox(), token) {
+            Ok(ticket) => ticket,
+            Err(error) => {
+                ours.forget(token);
+                return Err(self.finish(py, &Home::Thread, Err(error)));
+            }
+        };
+        self.suspend(event_loop, Waiting { port, ticket, token, slot })
+    }
+
+    /// Lays a fresh future into the slot and yields it, as a future's own `__await__` would.
+    fn suspend<'py>(&self, event_loop: Bound<'py, PyAny>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
+        let py = event_loop.py();
+        let future = event_loop
+            .call_method0(intern!(py, "create_future"))
+            .and_then(|future| {
+                future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
+                Ok(future)
+            })
+            .inspect_err(|_| self.abandon(py, &waiting))?;
+        waiting.slot.set_future(future.clone().unbind());
+        *lock(&self.state) = State::Waiting(waiting);
+        Ok(future)
+    }
+
+    /// The task runs again: take what was laid down, and claim a grant in this very turn.
+    fn resume<'py>(&self, py: Python<'py>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
+        let answer = waiting.slot.take_answer();
+        let result = match answer {
+            Some(Ok(News::Granted)) => match host::claim(&self.client.driver, &waiting.ticket) {
+                Ok(Some(handle)) => Ok(Settled::Held(handle)),
+                // Too late to be of use: it went back, and the wait goes on.
+                Ok(None) => return self.wait_on(py, waiting),
+                Err(error) => Err(error),
+            },
+            Some(Ok(News::Ended(settled))) => Ok(settled),
+            Some(Err(error)) => Err(error),
+            None => return self.wait_on(py, waiting),
+        };
+        waiting.port.get().forget(waiting.token);
+        let home = Home::Loop(waiting.port.clone_ref(py));
+        Err(self.finish(py, &home, result))
+    }
+
+    fn wait_on<'py>(&self, py: Python<'py>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
+        match owner::running_loop(py)? {
+            Some(event_loop) => self.suspend(event_loop, waiting),
+            None => {
+                self.abandon(py, &waiting);
+                Err(PyRuntimeError::new_err("the event loop stopped under a call"))
+            }
+        }
+    }
+
+    /// The end of an await: `StopIteration` with the value, or the error.
+    fn finish(&self, py: Python<'_>, home: &Home, result: Result<Settled, Error>) -> PyErr {
+        match self.answer.give(py, &self.client, home, result) {
+            Ok(value) => PyStopIteration::new_err((value,)),
+            Err(error) => error,
+        }
+    }
+
+    fn abandon(&self, _: Python<'_>, waiting: &Waiting) {
+        waiting.port.get().forget(waiting.token);
+        host::cancel(&self.client.driver, &waiting.ticket);
+    }
+
+    fn take(&self) -> State {
+        std::mem::replace(&mut *lock(&self.state), State::Done)
+    }
+}
+
+#[pymethods]
+impl Call {
+    fn __await__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.take() {
+            State::New(wish, late) => self.start(py, wish, late),
+            State::Waiting(waiting) => self.resume(py, waiting),
+            State::Ready(value) => Err(PyStopIteration::new_err((value,))),
+            State::Done => Err(PyRuntimeError::new_err(format!("{} was awaited already", self.method))),
+        }
+    }
+
+    fn send<'py>(&self, py: Python<'py>, _value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.__next__(py)
+    }
+
+    /// A cancelled task throws here. A wish goes no further; a release goes on in the background.
+    #[pyo3(signature = (kind, value=None, traceback=None, /))]
+    fn throw<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &Bound<'py, PyAny>,
+        value: Option<Bound<'py, PyAny>>,
+        traceback: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = traceback;
+        self.close(py);
+        let error = match (kind.cast::<PyType>(), value) {
+            (Ok(class), None) => class.call0()?,
+            (Ok(_), Some(value)) if value.is_instance(kind)? => value,
+            (Ok(class), Some(value)) => class.call1((value,))?,
+            (Err(_), _) => kind.clone(),
+        };
+        Err(PyErr::from_value(error))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if let State::Waiting(waiting) = self.take() {
+            self.abandon(py, &waiting);
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<await {}>", self.method)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        match self.take() {
+            State::New(..) => Python::try_attach(|py| {
+                let text = format!("{} was never awaited", self.method);
+                let warned = CString::new(text)
+                    .map_err(PyErr::from)
+                    .and_then(|text| PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1));
+                if let Err(error) = warned {
+                    error.write_unraisable(py, None);
+                }
+            })
+            .unwrap_or_default(),
+            State::Waiting(waiting) => {
+                Python::try_attach(|py| self.abandon(py, &waiting)).unwrap_or_default();
+            }
+            State::Ready(_) | State::Done => {}
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

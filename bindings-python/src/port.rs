@@ -1,0 +1,224 @@
+//! One event loop: a mailbox, a descriptor that wakes it, and what waits in it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bandog::Error;
+use bandog::host::{Mailbox, News};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
+
+use crate::callbacks::{Dispatcher, Job, LossBook};
+use crate::poke::Poke;
+use crate::shared::Shared;
+
+/// What one client has with one event loop. The loop calls it when its descriptor is readable.
+#[pyclass(frozen, name = "_Port", module = "bandog._native")]
+pub(crate) struct Port {
+    bell: Arc<Bell>,
+    mailbox: Arc<Mailbox>,
+    event_loop: Py<PyWeakrefReference>,
+    next_token: AtomicU64,
+    state: Mutex<PortState>,
+}
+
+#[derive(Default)]
+struct PortState {
+    pending: HashMap<u64, Arc<Slot>>,
+    /// Futures of those who await an event.
+    watchers: Vec<Py<PyAny>>,
+    losses: Option<Arc<LossBook>>,
+    closing: bool,
+}
+
+/// Where the answer to one call is laid down.
+#[derive(Default)]
+pub(crate) struct Slot(Mutex<SlotState>);
+
+impl Slot {
+    /// Whom to wake.
+    pub(crate) fn set_future(&self, future: Py<PyAny>) {
+        lock(&self.0).future = Some(future);
+    }
+
+    pub(crate) fn take_answer(&self) -> Option<Result<News, Error>> {
+        lock(&self.0).answer.take()
+    }
+}
+
+#[derive(Default)]
+struct SlotState {
+    future: Option<Py<PyAny>>,
+    answer: Option<Result<News, Error>>,
+}
+
+/// How the loop is woken: its descriptor, or for a loop that watches none, `call_soon_threadsafe`.
+pub(crate) struct Bell {
+    poke: Poke,
+    without_reader: Mutex<Option<Turn>>,
+}
+
+type Turn = (Arc<Dispatcher>, Arc<Py<PyAny>>);
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        match &*lock(&self.without_reader) {
+            // The dispatcher's thread calls into Python; whoever rings may not.
+            Some((dispatcher, turn)) => dispatcher.post(Job::Turn(Arc::clone(turn))),
+            None => self.poke.set(),
+        }
+    }
+}
+
+impl Port {
+    pub(crate) fn open(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        let py = event_loop.py();
+        let bell = Arc::new(Bell { poke: Poke::new()?, without_reader: Mutex::new(None) });
+        let mailbox = Mailbox::new({
+            let bell = Arc::clone(&bell);
+            move || bell.ring()
+        });
+        let port = Self {
+            bell,
+            mailbox,
+            event_loop: PyWeakrefReference::new(event_loop)?.unbind(),
+            next_token: AtomicU64::new(1),
+            state: Mutex::default(),
+        };
+        let port = Bound::new(py, port)?;
+        let descriptor = port.get().bell.poke.fd();
+        if event_loop.call_method1(intern!(py, "add_reader"), (descriptor, &port)).is_err() {
+            let turn = py.import("functools")?.getattr("partial")?;
+            let turn = turn.call1((event_loop.getattr("call_soon_threadsafe")?, &port))?;
+            *lock(&port.get().bell.without_reader) = Some((Dispatcher::get()?, Arc::new(turn.unbind())));
+        }
+        Ok(port.unbind())
+    }
+
+    pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.event_loop.bind(py).upgrade()
+    }
+
+    /// Whether the loop is closed or gone, so that nobody can be waiting any more.
+    pub(crate) fn is_dead(&self, py: Python<'_>) -> bool {
+        let Some(event_loop) = self.event_loop(py) else { return true };
+        event_loop.call_method0(intern!(py, "is_closed")).and_then(|closed| closed.is_truthy()).unwrap_or(true)
+    }
+
+    /// Takes the descriptor out of the loop. Only in the loop's own thread.
+    fn retire(&self, py: Python<'_>) {
+        if let Some(event_loop) = self.event_loop(py) {
+            // A closed loop has forgotten it already.
+            let _ = event_loop.call_method1(intern!(py, "remove_reader"), (self.bell.poke.fd(),));
+        }
+        *lock(&self.bell.without_reader) = None;
+        lock(&self.state).losses = None;
+    }
+
+    /// The client is closed: leave the loop in its next turn.
+    pub(crate) fn close(&self) {
+        lock(&self.state).closing = true;
+        self.bell.ring();
+    }
+
+    pub(crate) fn bell(&self) -> Arc<Bell> {
+        Arc::clone(&self.bell)
+    }
+
+    /// A future that the next turn of this port resolves, whatever it brings.
+    pub(crate) fn watch<'py>(&self, event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let future = event_loop.call_method0(intern!(event_loop.py(), "create_future"))?;
+        lock(&self.state).watchers.push(future.clone().unbind());
+        Ok(future)
+    }
+
+    /// The losses told in this loop.
+    pub(crate) fn losses(&self, client: &Arc<Shared>) -> Result<Arc<LossBook>, Error> {
+        if let Some(book) = &lock(&self.state).losses {
+            return Ok(Arc::clone(book));
+        }
+        let bell = self.bell();
+        let book = LossBook::open(client, move |_| bell.ring())?;
+        Ok(Arc::clone(lock(&self.state).losses.get_or_insert(book)))
+    }
+
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
+    /// A place for the answer to a call that is about to be made.
+    pub(crate) fn expect(&self) -> (u64, Arc<Slot>) {
+        let (token, slot) = (self.next_token.fetch_add(1, Ordering::Relaxed), Arc::new(Slot::default()));
+        lock(&self.state).pending.insert(token, Arc::clone(&slot));
+        (token, slot)
+    }
+
+    pub(crate) fn forget(&self, token: u64) {
+        let slot = lock(&self.state).pending.remove(&token);
+        drop(slot);
+    }
+}
+
+#[pymethods]
+impl Port {
+    fn __call__(&self, py: Python<'_>) {
+        self.bell.poke.clear();
+        for mail in self.mailbox.drain() {
+            let slot = lock(&self.state).pending.get(&mail.token).cloned();
+            let Some(slot) = slot else { continue };
+            let future = {
+                let mut slot = lock(&slot.0);
+                slot.answer = Some(mail.result);
+                slot.future.take()
+            };
+            if let Some(future) = future {
+                resolve(future.bind(py));
+            }
+        }
+        let (watchers, losses) = {
+            let mut state = lock(&self.state);
+            (std::mem::take(&mut state.watchers), state.losses.clone())
+        };
+        for future in watchers {
+            resolve(future.bind(py));
+        }
+        if let Some(losses) = losses {
+            losses.run(py, &|error| self.report(py, error));
+        }
+        // What was pending had its last mail before this: closing a client ends every wish.
+        if lock(&self.state).closing {
+            self.retire(py);
+        }
+    }
+}
+
+impl Port {
+    /// An exception out of a callback goes to the loop's handler, once, and harms nobody else.
+    pub(crate) fn report(&self, py: Python<'_>, error: PyErr) {
+        let told = (|| {
+            let event_loop = self.event_loop(py)?;
+            let context = PyDict::new(py);
+            context.set_item("message", "a callback for a lost lock raised").ok()?;
+            context.set_item("exception", error.value(py)).ok()?;
+            event_loop.call_method1(intern!(py, "call_exception_handler"), (context,)).ok()
+        })();
+        if told.is_none() {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+/// A cancelled future keeps its state.
+fn resolve(future: &Bound<'_, PyAny>) {
+    let py = future.py();
+    let open = future.call_method0(intern!(py, "done")).is_ok_and(|done| !done.is_truthy().unwrap_or(true));
+    if open {
+        let _ = future.call_method1(intern!(py, "set_result"), (py.None(),));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

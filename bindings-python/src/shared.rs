@@ -1,0 +1,136 @@
+//! What all locks of one client share, and every client of the process.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bandog::ClientId;
+use bandog::host::{self, LocalOwner};
+use pyo3::prelude::*;
+
+use crate::callbacks::{Dispatcher, Job, LossBook};
+use crate::errors::raise;
+use crate::port::Port;
+
+/// How long the end of the program may wait for the server, for all clients together.
+const AT_EXIT: Duration = Duration::from_millis(200);
+
+/// One driver client and what this binding keeps beside it.
+pub(crate) struct Shared {
+    pub(crate) driver: bandog::Client,
+    pub(crate) allow_blocking_in_loop: bool,
+    op_timeout: Duration,
+    closed: AtomicBool,
+    /// By the address of the loop, with the client id of the process that made it.
+    ports: Mutex<HashMap<usize, (ClientId, Py<Port>)>>,
+    losses: Mutex<Option<(ClientId, Arc<LossBook>)>>,
+}
+
+impl Shared {
+    pub(crate) fn new(driver: bandog::Client, allow_blocking_in_loop: bool, op_timeout: Duration) -> Arc<Self> {
+        let shared = Arc::new(Self {
+            driver,
+            allow_blocking_in_loop,
+            op_timeout,
+            closed: AtomicBool::new(false),
+            ports: Mutex::default(),
+            losses: Mutex::default(),
+        });
+        let mut clients = guard(&CLIENTS);
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(Arc::downgrade(&shared));
+        drop(clients);
+        shared
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Releases what is held and ends every wish, within the time one request may take.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        self.close_within(py, self.op_timeout);
+    }
+
+    /// What this client has with a running loop; made at the first call in it.
+    pub(crate) fn port(&self, event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Port>> {
+        let py = event_loop.py();
+        let (key, id) = (event_loop.as_ptr() as usize, self.driver.id());
+        let known = guard(&self.ports).get(&key).map(|(id, port)| (*id, port.clone_ref(py)));
+        if let Some((made_by, port)) = known
+            && made_by == id
+            && port.get().event_loop(py).is_some_and(|known| known.is(event_loop))
+        {
+            return Ok(port);
+        }
+        self.sweep_ports(py);
+        let port = Port::open(event_loop)?;
+        let stale = guard(&self.ports).insert(key, (id, port.clone_ref(py)));
+        drop(stale);
+        Ok(port)
+    }
+
+    /// Forgets loops that were closed.
+    fn sweep_ports(&self, py: Python<'_>) {
+        let all: Vec<_> = guard(&self.ports).iter().map(|(key, (_, port))| (*key, port.clone_ref(py))).collect();
+        for (key, port) in all {
+            if port.get().is_dead(py) {
+                let dead = guard(&self.ports).remove(&key);
+                drop(dead);
+            }
+        }
+    }
+
+    /// The losses told on the callback thread.
+    pub(crate) fn losses(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<LossBook>> {
+        let id = self.driver.id();
+        let known =
+            guard(&self.losses).as_ref().filter(|(made_by, _)| *made_by == id).map(|(_, book)| Arc::clone(book));
+        if let Some(book) = known {
+            return Ok(book);
+        }
+        let dispatcher = Dispatcher::get()?;
+        let book = LossBook::open(self, move |book| dispatcher.post(Job::Losses(Weak::clone(book))));
+        let book = book.map_err(|error| raise(py, &error))?;
+        *guard(&self.losses) = Some((id, Arc::clone(&book)));
+        Ok(book)
+    }
+
+    fn close_within(&self, py: Python<'_>, within: Duration) {
+        self.closed.store(true, Ordering::Relaxed);
+        py.detach(|| host::close(&self.driver, within));
+        *guard(&self.losses) = None;
+        let ports: Vec<_> = guard(&self.ports).drain().collect();
+        for (_, (_, port)) in ports {
+            port.get().close();
+        }
+    }
+}
+
+/// Every client that is still there.
+static CLIENTS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+fn clients() -> Vec<Arc<Shared>> {
+    guard(&CLIENTS).iter().filter_map(Weak::upgrade).collect()
+}
+
+/// A thread, task or greenlet ended.
+pub(crate) fn owner_gone(owner: LocalOwner) {
+    for client in clients() {
+        host::owner_gone(&client.driver, owner);
+    }
+}
+
+/// At the end of the program: releases what is held if the server answers soon.
+#[pyfunction]
+pub(crate) fn _exit(py: Python<'_>) {
+    let end = Instant::now() + AT_EXIT;
+    for client in clients() {
+        client.close_within(py, end.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

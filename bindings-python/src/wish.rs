@@ -1,0 +1,82 @@
+//! What Python gets for what the driver answered.
+
+use bandog::host::{LocalOwner, Release, Settled, Wish};
+use bandog::{Code, Error, Name};
+use pyo3::exceptions::PySystemError;
+use pyo3::prelude::*;
+use pyo3::{IntoPyObjectExt, intern};
+use std::sync::Arc;
+
+use crate::convert::seconds;
+use crate::errors::raise;
+use crate::hold::{Hold, Home};
+use crate::shared::Shared;
+
+/// Fills in who asks, for a wish that was stated outside any task.
+pub(crate) fn set_owner(wish: &mut Wish, asks: LocalOwner) {
+    if let Wish::Acquire { owner, .. }
+    | Wish::Release(Release::Innermost { owner, .. } | Release::Entered { owner, .. }) = wish
+    {
+        *owner = asks;
+    }
+}
+
+/// What the method returns.
+pub(crate) enum Answer {
+    /// The hold, or `LockTimeout` with the name.
+    Hold(Name),
+    /// The hold or `None`.
+    HoldOrNone,
+    /// `None`.
+    Nothing,
+    /// Whether there was anything to delete.
+    Forced,
+    /// Whether anybody holds it.
+    Locked,
+    /// The server's time to live.
+    Remaining,
+    /// The end of a block, with what the body raised.
+    Leave(Option<Py<PyAny>>),
+}
+
+impl Answer {
+    /// The Python value for what the driver answered.
+    pub(crate) fn give(
+        &self,
+        py: Python<'_>,
+        client: &Arc<Shared>,
+        home: &Home,
+        result: Result<Settled, Error>,
+    ) -> PyResult<Py<PyAny>> {
+        let settled = match (result, self) {
+            (Ok(settled), _) => settled,
+            (Err(error), Self::Leave(Some(body))) => {
+                // The body's own exception goes first; what the release said goes with it.
+                let note = format!("leaving the block: {error}");
+                body.bind(py).call_method1(intern!(py, "add_note"), (note,))?;
+                return Ok(py.None());
+            }
+            (Err(error), _) => return Err(raise(py, &error)),
+        };
+        match (self, settled) {
+            (Self::Hold(_) | Self::HoldOrNone, Settled::Held(handle)) => {
+                Py::new(py, Hold::new(Arc::clone(client), handle, home.clone_ref(py)))?.into_py_any(py)
+            }
+            (Self::Hold(name), Settled::Busy) => {
+                let busy = Error::new(Code::Timeout, "another holds it, and the wait is over").of(name);
+                Err(raise(py, &busy))
+            }
+            (Self::HoldOrNone, Settled::Busy)
+            | (Self::Nothing | Self::Leave(_), Settled::Released { .. })
+            | (Self::Nothing, Settled::Extended) => {
+                Ok(py.None())
+            }
+            (Self::Forced, Settled::Forced(any)) => any.into_py_any(py),
+            (Self::Locked, Settled::Status(status)) => status.is_some().into_py_any(py),
+            (Self::Remaining, Settled::Status(status)) => {
+                status.map(|ttl| ttl.map_or(f64::INFINITY, seconds)).into_py_any(py)
+            }
+            _ => Err(PySystemError::new_err("the driver answered another question")),
+        }
+    }
+}
