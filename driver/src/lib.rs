@@ -1,1 +1,51 @@
-//! The driver.
+//! Distributed locks on Redis that Python, Node, Rust and Java programs take turns on.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), bandog::Error> {
+//! let client = bandog::Client::new(bandog::Options::new("redis://127.0.0.1:6379")?)?;
+//! let lock = client.lock("order_lock")?;
+//! let held = lock.acquire().await?; // waits without polling, renewed in the background
+//! held.check()?; // before each effect that needs the lock
+//! held.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every method that does I/O has a `_blocking` twin that serves the socket on the calling thread.
+//! [`host`] is what the bindings of other languages stand on.
+//!
+//! A panic inside the engine unwinds through the call that met it; the mutex around the engine is then
+//! taken over as it is, for what it guards is plain data and each hold keeps its own deadline.
+
+mod blocking;
+mod client;
+mod clock;
+mod fork;
+mod handle;
+pub mod host;
+mod keeper;
+mod listen;
+mod lock;
+mod mailbox;
+mod options;
+mod parker;
+mod pending;
+mod road;
+mod seats;
+mod secret;
+mod server;
+mod shared;
+mod sys;
+mod waiter;
+mod wire;
+
+pub use bandog_core::error::{Code, Error};
+pub use bandog_core::event::{Event, LossReason};
+pub use bandog_core::io::HoldView;
+pub use bandog_core::name::Name;
+pub use bandog_core::owner::ClientId;
+pub use bandog_core::time::{Millis, Time};
+
+pub use client::Client;
+pub use lock::{Events, Hold, Lock};
+pub use options::Options;

@@ -1,0 +1,235 @@
+//! One connection's life: opened when something waits for it, read while the keeper leads, opened again.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bandog_core::error::{Code, Error};
+use bandog_core::io::Link;
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::net::{TcpSocket, UnixStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::fork::Mark;
+use crate::road::{Flow, Road};
+use crate::server::{Address, Server};
+use crate::shared::Shared;
+use crate::sys::Socket;
+use crate::wire::{Connection, Incoming, Role};
+
+/// The pauses between attempts of the keeper's own two links double from the first to the second.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A descriptor that something else keeps open for as long as this lives.
+pub(super) struct Borrowed<'a, T>(&'a T);
+
+impl<'a, T: AsRawFd> Borrowed<'a, T> {
+    pub(super) fn of(owner: &'a T) -> Self {
+        Self(owner)
+    }
+}
+
+impl<T: AsRawFd> AsRawFd for Borrowed<'_, T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Tends one road for ever.
+pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
+    let road = &shared.roads[at];
+    let mut pause = None;
+    let mut opened = None;
+    loop {
+        if let Some(socket) = road.seats.keeper_leads(|| road.tally()) {
+            serve(&shared, road, &socket).await;
+        } else if road.seats.is_up() || !wanted(&shared, road, opened.is_some()) {
+            road.bell.notified().await;
+        } else {
+            // A connection that lasted for a moment only counts as an attempt that failed.
+            if opened.is_some_and(|at: Instant| at.elapsed() > LAST_PAUSE) {
+                pause = None;
+            }
+            if let Some(pause) = pause
+                && road.link.is_some()
+            {
+                sleep(pause).await;
+            }
+            pause = Some(pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LAST_PAUSE)));
+            match open(&shared, road).await {
+                Ok((connection, socket)) => {
+                    opened = Some(Instant::now());
+                    shared.came_up(road, connection, Arc::new(socket));
+                }
+                Err(error) => shared.refused(road, &error),
+            }
+        }
+    }
+}
+
+/// Whether there is a use for a connection. The link of renewals, once it was used, comes back by itself
+/// while the engine has any deadline: holds are renewed at once then.
+fn wanted(shared: &Shared, road: &Road, was_up: bool) -> bool {
+    road.has_work()
+        || was_up && road.link == Some(Link::Requests) && shared.read(|engine, _| engine.poll_timeout().is_some())
+}
+
+enum Event<'a, T: AsRawFd> {
+    Read(AsyncFdReadyGuard<'a, T>),
+    Write(AsyncFdReadyGuard<'a, T>),
+    Bell,
+}
+
+/// Reads for as long as the keeper leads on this socket.
+async fn serve(shared: &Shared, road: &Road, socket: &Arc<Socket>) {
+    let Ok(fd) = AsyncFd::with_interest(Borrowed::of(&**socket), Interest::READABLE | Interest::WRITABLE) else {
+        return sleep(FIRST_PAUSE).await;
+    };
+    loop {
+        let leads = road.seats.keeper_leads(|| road.tally()).is_some_and(|now| Arc::ptr_eq(&now, socket));
+        if !leads {
+            return;
+        }
+        match event(&fd, road).await {
+            // A caller that took the lead while we slept reads by itself.
+            Event::Read(mut ready) if road.seats.keeper_leads(|| road.tally()).is_some() => match shared.pump(road) {
+                Flow::More => tokio::task::yield_now().await,
+                _ => ready.clear_ready(),
+            },
+            Event::Write(mut ready) => {
+                shared.flush(road, true);
+                if road.is_clogged() {
+                    ready.clear_ready();
+                }
+            }
+            Event::Read(_) | Event::Bell => {}
+        }
+    }
+}
+
+async fn event<'a, T: AsRawFd>(fd: &'a AsyncFd<T>, road: &Road) -> Event<'a, T> {
+    let mut bell = pin!(road.bell.notified());
+    poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(Ok(ready)) = fd.poll_read_ready(context) {
+            return Poll::Ready(Event::Read(ready));
+        }
+        if road.is_clogged()
+            && let Poll::Ready(Ok(ready)) = fd.poll_write_ready(context)
+        {
+            return Poll::Ready(Event::Write(ready));
+        }
+        bell.as_mut().poll(context).map(|()| Event::Bell)
+    })
+    .await
+}
+
+/// Looks the name up, connects, and goes through TLS and login, all within `connect_timeout`.
+async fn open(shared: &Shared, road: &Road) -> Result<(Connection, Socket), Error> {
+    let server = shared.options.server();
+    let limit = Duration::from_millis(shared.options.config().connect_timeout.0);
+    let role = if road.link == Some(Link::Messages) { Role::Messages } else { Role::Calls };
+    let end = Instant::now() + limit;
+    let attempt = async {
+        let socket = Socket::new(connect(&server, end).await?);
+        let mut connection = begin(shared, &server, role).await?;
+        handshake(&server, &mut connection, &socket).await?;
+        Ok((connection, socket))
+    };
+    timeout(limit, attempt).await.unwrap_or_else(|_| {
+        let text = format!("{server} did not answer within {} ms: is a Redis server running there?", limit.as_millis());
+        Err(Error::new(Code::Unreachable, text))
+    })
+}
+
+/// Certificates may have to be read from files first: not on the thread that renews.
+async fn begin(shared: &Shared, server: &Server, role: Role) -> Result<Connection, Error> {
+    let id = shared.id;
+    if server.tls.is_none() {
+        return Connection::new(server, role, id);
+    }
+    let server = server.clone();
+    match tokio::task::spawn_blocking(move || Connection::new(&server, role, id)).await {
+        Ok(connection) => connection,
+        Err(error) => Err(Error::new(Code::Protocol, format!("TLS could not be set up: {error}"))),
+    }
+}
+
+async fn connect(server: &Server, end: Instant) -> Result<OwnedFd, Error> {
+    let refused = |error: io::Error| {
+        let text = format!("cannot reach {server} ({error}): check the address, and that the server is running");
+        Error::new(Code::Unreachable, text)
+    };
+    match &server.address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(refused)?;
+            stream.into_std().map(OwnedFd::from).map_err(refused)
+        }
+        Address::Tcp { host, port } => {
+            let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(refused)?.collect();
+            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            for (at, address) in addresses.iter().enumerate() {
+                // An address that swallows everything leaves time for the next.
+                let share = end.saturating_duration_since(Instant::now()) / (addresses.len() - at) as u32;
+                match timeout(share, dial(*address)).await {
+                    Ok(Ok(fd)) => return Ok(fd),
+                    Ok(Err(error)) => last = error,
+                    Err(_) => last = io::ErrorKind::TimedOut.into(),
+                }
+            }
+            Err(refused(last))
+        }
+    }
+}
+
+async fn dial(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let mark = Mark::new(socket.as_raw_fd());
+    socket.set_nodelay(true)?;
+    let stream = socket.connect(address).await?;
+    let fd = OwnedFd::from(stream.into_std()?);
+    drop(mark);
+    Ok(fd)
+}
+
+async fn handshake(server: &Server, connection: &mut Connection, socket: &Socket) -> Result<(), Error> {
+    let broken = |why: &dyn std::fmt::Display| {
+        Error::new(Code::Unreachable, format!("{server} ended the connection during the login ({why}): is it a Redis server?"))
+    };
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    let fd = AsyncFd::with_interest(Borrowed::of(socket), interest).map_err(|error| broken(&error))?;
+    let mut buffer = [0; 4096];
+    loop {
+        while !connection.output().is_empty() {
+            match socket.write(connection.output()) {
+                Ok(count) => connection.wrote(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    fd.writable().await.map_err(|error| broken(&error))?.clear_ready();
+                }
+                Err(error) => return Err(broken(&error)),
+            }
+        }
+        if connection.is_ready() {
+            return Ok(());
+        }
+        match socket.read(&mut buffer) {
+            Ok(0) => return Err(broken(&"end of stream")),
+            Ok(count) => {
+                connection.input(&buffer[..count])?;
+                while let Some(incoming) = connection.poll() {
+                    debug_assert!(matches!(incoming, Incoming::Ready | Incoming::Push(_)));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                fd.readable().await.map_err(|error| broken(&error))?.clear_ready();
+            }
+            Err(error) => return Err(broken(&error)),
+        }
+    }
+}

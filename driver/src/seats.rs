@@ -1,0 +1,214 @@
+//! Who reads a wire: one of the threads that wait for its replies leads and reads for all, the others
+//! follow; with no such thread, the keeper leads while replies are due.
+//!
+//! The invariant that keeps wakes from being lost: while replies are due and there is a connection, the
+//! wire has a leader, or a *running* caller: one between [`Seats::enter`] and [`Seats::leave`] that is not
+//! parked as a follower. A running caller sits down (and leads) or leaves (and then, under the same
+//! mutex, passes the lead on). Whoever makes replies due without being a caller asks [`Seats::attend`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use crate::parker::Parker;
+use crate::sys::Socket;
+use crate::waiter::{Seat, lock};
+
+/// The places at one wire.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    /// Whether callers may lead; else the keeper always does.
+    open: bool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    socket: Option<Arc<Socket>>,
+    leader: Leader,
+    /// By seat, so that the longest waiting leads next.
+    followers: BTreeMap<u64, Follower>,
+    running: usize,
+}
+
+#[derive(Debug)]
+struct Follower {
+    seat: Arc<Seat>,
+    /// Its replies are in once this many calls of the wire are answered.
+    until: u64,
+}
+
+#[derive(Debug, Default)]
+enum Leader {
+    #[default]
+    Nobody,
+    Caller(Arc<Seat>),
+    Keeper,
+}
+
+/// What a caller that sat down has to do.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Read this socket for everybody.
+    Lead(Arc<Socket>),
+    /// Park; [`Seats::rise`] afterwards.
+    Follow,
+}
+
+/// Whom to wake because the lead went to them.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Next {
+    Nobody,
+    Caller(Arc<Parker>),
+    Keeper,
+}
+
+/// How many calls were made on a wire, and how many have their replies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    pub(crate) posted: u64,
+    pub(crate) answered: u64,
+}
+
+impl Tally {
+    fn is_due(self) -> bool {
+        self.posted > self.answered
+    }
+}
+
+impl Seats {
+    pub(crate) fn new(open: bool) -> Self {
+        Self { open, inner: Mutex::default() }
+    }
+
+    /// A caller begins, before its wish is stated.
+    pub(crate) fn enter(&self) {
+        lock(&self.inner).running += 1;
+    }
+
+    /// A running caller wants to wait. It takes the lead if no other caller has it.
+    pub(crate) fn sit(&self, seat: &Arc<Seat>, until: u64) -> Role {
+        let mut inner = lock(&self.inner);
+        if let Some(socket) = &inner.socket {
+            let free = match &inner.leader {
+                Leader::Nobody | Leader::Keeper => true,
+                Leader::Caller(leader) => leader.id == seat.id,
+            };
+            if free {
+                let socket = socket.clone();
+                if !matches!(inner.leader, Leader::Caller(_)) {
+                    inner.leader = Leader::Caller(seat.clone());
+                }
+                return Role::Lead(socket);
+            }
+        }
+        inner.running -= 1;
+        inner.followers.insert(seat.id, Follower { seat: seat.clone(), until });
+        Role::Follow
+    }
+
+    /// A follower woke and runs again.
+    pub(crate) fn rise(&self, seat: &Seat) {
+        let mut inner = lock(&self.inner);
+        if inner.followers.remove(&seat.id).is_some() {
+            inner.running += 1;
+        }
+    }
+
+    /// A running caller ends, or has no reply to wait for.
+    pub(crate) fn leave(&self, seat: &Seat, tally: impl Fn() -> Tally) -> Next {
+        let mut inner = lock(&self.inner);
+        inner.running -= 1;
+        match &inner.leader {
+            Leader::Caller(leader) if leader.id == seat.id => inner.pass(tally()),
+            Leader::Nobody if inner.running == 0 => inner.pass(tally()),
+            _ => Next::Nobody,
+        }
+    }
+
+    /// Calls were made on behalf of nobody who will sit down.
+    pub(crate) fn attend(&self, tally: impl Fn() -> Tally) -> Next {
+        let mut inner = lock(&self.inner);
+        match inner.leader {
+            Leader::Nobody => inner.pass(tally()),
+            _ => Next::Nobody,
+        }
+    }
+
+    /// There is a connection.
+    pub(crate) fn came_up(&self, socket: Arc<Socket>, tally: impl Fn() -> Tally) -> Next {
+        let mut inner = lock(&self.inner);
+        inner.socket = Some(socket);
+        if self.open {
+            inner.pass(tally())
+        } else {
+            inner.leader = Leader::Keeper;
+            Next::Keeper
+        }
+    }
+
+    /// The connection is gone. Its leader follows from now on.
+    pub(crate) fn went_down(&self) {
+        let mut inner = lock(&self.inner);
+        inner.socket = None;
+        inner.leader = Leader::Nobody;
+    }
+
+    /// Who must look again at the socket, for there are bytes that could not be written.
+    pub(crate) fn leader(&self) -> Next {
+        match &lock(&self.inner).leader {
+            Leader::Nobody => Next::Nobody,
+            Leader::Caller(seat) => Next::Caller(seat.parker.clone()),
+            Leader::Keeper => Next::Keeper,
+        }
+    }
+
+    /// What the keeper has to read, if it leads. It lets go of the lead when no reply is due.
+    pub(crate) fn keeper_leads(&self, tally: impl Fn() -> Tally) -> Option<Arc<Socket>> {
+        let mut inner = lock(&self.inner);
+        if !matches!(inner.leader, Leader::Keeper) {
+            return None;
+        }
+        if self.open && !tally().is_due() {
+            inner.leader = Leader::Nobody;
+            return None;
+        }
+        inner.socket.clone()
+    }
+
+    /// Whether there is a connection.
+    pub(crate) fn is_up(&self) -> bool {
+        lock(&self.inner).socket.is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.running == 0 && inner.followers.is_empty() && !matches!(inner.leader, Leader::Caller(_))
+    }
+}
+
+impl Inner {
+    /// The lead is free: it goes to a follower whose reply is due, else stays free for a running caller,
+    /// else goes to the keeper if any reply is due.
+    fn pass(&mut self, tally: Tally) -> Next {
+        self.leader = Leader::Nobody;
+        if self.socket.is_none() {
+            return Next::Nobody;
+        }
+        let heir = self.followers.iter().find(|(_, f)| f.until > tally.answered && !f.seat.is_ready());
+        if let Some(id) = heir.map(|(id, _)| *id)
+            && let Some(follower) = self.followers.remove(&id)
+        {
+            self.running += 1;
+            let parker = follower.seat.parker.clone();
+            self.leader = Leader::Caller(follower.seat);
+            return Next::Caller(parker);
+        }
+        if self.running == 0 && tally.is_due() {
+            self.leader = Leader::Keeper;
+            return Next::Keeper;
+        }
+        Next::Nobody
+    }
+}

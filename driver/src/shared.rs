@@ -1,0 +1,511 @@
+//! The engine behind its mutex, and the one way to it: [`Shared::with`] applies a wish or a report, drains
+//! the engine, and performs what it asks for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bandog_core::Engine;
+use bandog_core::error::{Code, Error};
+use bandog_core::io::{AcquireRequest, CallError, CallId, Claim, Link, OpId, Outcome, Output, Wire};
+use bandog_core::owner::ClientId;
+use bandog_core::time::Time;
+
+use crate::clock;
+use crate::fork;
+use crate::handle::{Handle, foreign, forked};
+use crate::host::{Settled, Wish};
+use crate::keeper::Keeper;
+use crate::listen::{Ears, Queue};
+use crate::mailbox::{Mail, News};
+use crate::options::Options;
+use crate::road::{Flow, Road};
+use crate::seats::Next;
+use crate::sys::Socket;
+use crate::waiter::{Waiter, Waiting, Wake, lock};
+use crate::wire::{Connection, Incoming};
+
+/// The road of subscriptions, behind those of the wires.
+pub(crate) const MESSAGES: usize = 3;
+
+/// One engine, its connections and its keeper, in one process.
+pub(crate) struct Shared {
+    /// The process: see `fork.rs`.
+    pub(crate) generation: u64,
+    /// Which engine of this process: holds and wishes are known to one engine only.
+    pub(crate) epoch: u64,
+    pub(crate) id: ClientId,
+    pub(crate) options: Options,
+    pub(crate) roads: [Road; 4],
+    pub(crate) keeper: Keeper,
+    closed: AtomicBool,
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    engine: Engine,
+    waiting: HashMap<OpId, Waiting>,
+    ears: Ears,
+    /// Who wants to know that nothing is under way any more.
+    idle: Vec<Waiter>,
+    /// When the keeper will wake at the latest.
+    armed: Option<Time>,
+    closed: bool,
+}
+
+/// The engine, locked, for one wish or report (or several, with [`Turn::drain`] between them).
+pub(crate) struct Turn<'a> {
+    now: Time,
+    shared: &'a Shared,
+    state: MutexGuard<'a, State>,
+    after: After,
+}
+
+/// What to do once the engine is unlocked.
+#[derive(Default)]
+struct After {
+    /// Roads with something to write, a bit each.
+    dirty: u8,
+    wakes: Vec<Wake>,
+}
+
+impl Shared {
+    /// The wire of callers that block.
+    pub(crate) const THREADS: Wire = Wire(1);
+    /// The wire of event loops.
+    pub(crate) const LOOP: Wire = Wire(2);
+
+    pub(crate) fn new(options: &Options) -> Arc<Self> {
+        static EPOCHS: AtomicU64 = AtomicU64::new(0);
+        let id = ClientId(uuid::Uuid::new_v4().into_bytes());
+        let seed = uuid::Uuid::new_v4().as_u64_pair().1;
+        Arc::new(Self {
+            generation: fork::generation(),
+            epoch: EPOCHS.fetch_add(1, Ordering::Relaxed),
+            id,
+            options: options.clone(),
+            roads: [
+                Road::new(Some(Link::Requests), false),
+                Road::new(None, true),
+                Road::new(None, false),
+                Road::new(Some(Link::Messages), false),
+            ],
+            keeper: Keeper::default(),
+            closed: AtomicBool::new(false),
+            state: Mutex::new(State {
+                engine: Engine::new(options.config().clone(), id, seed),
+                waiting: HashMap::new(),
+                ears: Ears::default(),
+                idle: Vec::new(),
+                armed: None,
+                closed: false,
+            }),
+        })
+    }
+
+    /// Asks the engine something that changes nothing.
+    pub(crate) fn read<R>(&self, ask: impl FnOnce(&Engine, Time) -> R) -> R {
+        let state = lock(&self.state);
+        ask(&state.engine, clock::now())
+    }
+
+    /// Applies a wish or report, drains the engine, and performs what it asks for. The only way to change
+    /// the engine.
+    pub(crate) fn with<R>(&self, apply: impl FnOnce(&mut Turn<'_>) -> R) -> R {
+        let state = lock(&self.state);
+        // Read under the mutex, so that the engine never sees time go back.
+        let mut turn = Turn { now: clock::now(), shared: self, state, after: After::default() };
+        let result = apply(&mut turn);
+        turn.drain();
+        let after = turn.finish();
+        self.settle(after);
+        result
+    }
+
+    /// States a wish; its end is told to the waiter.
+    pub(crate) fn wish(
+        self: &Arc<Self>,
+        wish: Wish,
+        wire: Wire,
+        waiter: impl FnOnce(OpId) -> Waiter,
+    ) -> Result<OpId, Error> {
+        wish.check()?;
+        if let Some(handle) = wish.handle() {
+            handle.own(self)?;
+        }
+        self.keeper.start(self)?;
+        self.with(|turn| turn.wish(wish, wire, waiter))
+    }
+
+    /// Takes a grant for the caller that resumed. `None`: wait for the next end of this wish.
+    pub(crate) fn claim(&self, op: OpId) -> Result<Option<Handle>, Error> {
+        self.with(|turn| {
+            match turn.tell(|engine, now| engine.claim(now, op)) {
+                Claim::Held(claimed) => {
+                    let name = turn.state.waiting.remove(&op).and_then(|waiting| waiting.name);
+                    let name = name.ok_or_else(|| Error::new(Code::Closed, "the grant was claimed twice"))?;
+                    Ok(Some(Handle::new(self, name, claimed)))
+                }
+                Claim::Again => Ok(None),
+                // Its waiter is there only if no later end was told.
+                Claim::Gone if turn.state.waiting.remove(&op).is_none() => Ok(None),
+                Claim::Gone => Err(Error::new(Code::Closed, "the wish ended before its grant was taken")),
+            }
+        })
+    }
+
+    /// The caller of a wish is gone.
+    pub(crate) fn cancel(&self, op: OpId) {
+        self.with(|turn| {
+            if turn.state.waiting.remove(&op).is_some() {
+                turn.tell(|engine, now| engine.cancel(now, op));
+            }
+        });
+    }
+
+    /// Refuses what belongs to another process or another client.
+    pub(crate) fn own(&self, generation: u64, epoch: u64) -> Result<(), Error> {
+        if generation != self.generation {
+            Err(forked())
+        } else if epoch != self.epoch {
+            Err(foreign())
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Reads a road once and reports what came.
+    pub(crate) fn pump(&self, road: &Road) -> Flow {
+        let mut reader = road.reader();
+        let flow = road.read(&mut reader);
+        if !reader.incoming.is_empty() {
+            self.with(|turn| turn.report(road, &mut reader.incoming));
+        }
+        match flow {
+            Flow::Broken(epoch) => self.fail(road, epoch),
+            // Left to us while we had the socket, or waiting for replies to come.
+            _ if road.has_mail() => self.flush(road, true),
+            _ => {}
+        }
+        flow
+    }
+
+    /// Writes what waits on a road, and sees to it that somebody serves it.
+    pub(crate) fn flush(&self, road: &Road, eager: bool) {
+        match road.flush(eager) {
+            Flow::Done | Flow::More => {}
+            Flow::Down => return road.bell.notify_one(),
+            Flow::Clogged => self.nudge(road),
+            Flow::Broken(epoch) => return self.fail(road, epoch),
+        }
+        self.pass(road, road.seats.attend(|| road.tally()));
+    }
+
+    /// Wakes whom the lead of a road went to.
+    pub(crate) fn pass(&self, road: &Road, next: Next) {
+        match next {
+            Next::Nobody => {}
+            Next::Caller(parker) => parker.unpark(),
+            Next::Keeper => road.bell.notify_one(),
+        }
+    }
+
+    /// A connection is there.
+    pub(crate) fn came_up(&self, road: &Road, connection: Connection, socket: Arc<Socket>) {
+        let next = self.with(|turn| {
+            let next = road.install(connection, socket);
+            if let Some(link) = road.link {
+                turn.tell(|engine, now| engine.handle_link(now, link, true));
+            }
+            next
+        });
+        self.flush(road, true);
+        self.pass(road, next);
+    }
+
+    /// This connection broke.
+    fn fail(&self, road: &Road, epoch: u64) {
+        let why = Error::new(
+            Code::Unreachable,
+            format!("the connection to {} was lost before the request was sent", self.options.server()),
+        );
+        self.with(|turn| {
+            if let Some(reports) = road.take_down(Some(epoch), &why) {
+                turn.lost(road, reports);
+            }
+        });
+        road.bell.notify_one();
+    }
+
+    /// No connection could be made.
+    pub(crate) fn refused(&self, road: &Road, why: &Error) {
+        self.with(|turn| {
+            let reports = road.give_up(why);
+            turn.lost(road, reports);
+        });
+    }
+
+    /// The deadline the keeper slept for has come.
+    pub(crate) fn timeout(&self) {
+        self.with(|turn| {
+            turn.state.armed = None;
+            turn.tell(|engine, now| engine.handle_timeout(now));
+        });
+    }
+
+    /// Refuses new wishes, ends those under way and releases what is held. `idle` is told when all that
+    /// is done. Says whether this was the first call.
+    pub(crate) fn shut(&self, idle: Waiter) -> bool {
+        self.closed.store(true, Ordering::Release);
+        self.with(|turn| {
+            let first = !turn.state.closed;
+            turn.state.closed = true;
+            turn.state.idle.push(idle);
+            if first {
+                turn.tell(|engine, now| engine.close(now, Self::THREADS));
+            }
+            first
+        })
+    }
+
+    /// The end: closes connections and listeners; whoever still waits is told that the client is closed.
+    pub(crate) fn end(&self) {
+        let why = closed();
+        self.with(|turn| {
+            for road in &self.roads {
+                road.take_down(None, &why);
+            }
+            let mut waiting: Vec<_> = turn.state.waiting.drain().collect();
+            waiting.sort_unstable_by_key(|(op, _)| *op);
+            for (_, waiting) in waiting {
+                waiting.waiter.tell(Outcome::Failed(why.clone()), &mut turn.after.wakes);
+            }
+            for waiter in std::mem::take(&mut turn.state.idle) {
+                waiter.tell(Outcome::Extended, &mut turn.after.wakes);
+            }
+            turn.state.ears.close(&mut turn.after.wakes);
+        });
+    }
+
+    /// The last client object is gone: the keeper releases what is held, briefly, and ends.
+    pub(crate) fn abandon(&self) {
+        if self.keeper.is_started() {
+            self.shut(Waiter::Nobody);
+            self.keeper.stop(true);
+        } else {
+            self.closed.store(true, Ordering::Release);
+            self.end();
+        }
+    }
+
+    fn nudge(&self, road: &Road) {
+        self.pass(road, road.seats.leader());
+    }
+
+    fn settle(&self, after: After) {
+        let mut dirty = after.dirty;
+        while dirty != 0 {
+            self.flush(&self.roads[dirty.trailing_zeros() as usize], false);
+            dirty &= dirty - 1;
+        }
+        after.wakes.into_iter().for_each(Wake::run);
+    }
+}
+
+impl Turn<'_> {
+    pub(crate) fn tell<R>(&mut self, tell: impl FnOnce(&mut Engine, Time) -> R) -> R {
+        tell(&mut self.state.engine, self.now)
+    }
+
+    pub(crate) fn hear(&mut self, queue: &Arc<Queue>) -> Result<(), Error> {
+        self.state.ears.add(queue)?;
+        self.listening();
+        Ok(())
+    }
+
+    pub(crate) fn deafen(&mut self, queue: &Arc<Queue>) {
+        self.state.ears.remove(queue);
+        queue.close(&mut self.after.wakes);
+        self.listening();
+    }
+
+    fn listening(&mut self) {
+        let open = self.state.ears.are_open();
+        self.state.engine.set_listening(open);
+    }
+
+    fn wish(&mut self, wish: Wish, wire: Wire, waiter: impl FnOnce(OpId) -> Waiter) -> Result<OpId, Error> {
+        if self.state.closed {
+            return Err(wish.name().map_or_else(closed, |name| closed().of(name)));
+        }
+        let now = self.now;
+        let engine = &mut self.state.engine;
+        let mut held = None;
+        let op = match wish {
+            Wish::Acquire { name, owner, via, wait, lease, reenter } => {
+                held = Some(name.clone());
+                let reenter = reenter.map(|handle| handle.hold());
+                engine.acquire(now, AcquireRequest { name, owner, via, wire, wait, lease, reenter })
+            }
+            Wish::Release(release) => engine.release(now, release.target(), wire),
+            Wish::Extend { handle, lease } => engine.extend(now, handle.hold(), lease, wire),
+            Wish::ForceRelease(name) => engine.force_release(now, name, wire),
+            Wish::Status(name) => engine.status(now, name, wire),
+        };
+        match waiter(op) {
+            Waiter::Nobody => {}
+            waiter => drop(self.state.waiting.insert(op, Waiting { waiter, name: held })),
+        }
+        Ok(op)
+    }
+
+    fn report(&mut self, road: &Road, incoming: &mut Vec<Incoming>) {
+        for incoming in incoming.drain(..) {
+            match incoming {
+                Incoming::Ready => continue,
+                Incoming::Reply { call, result } => {
+                    road.answer(1);
+                    self.tell(|engine, now| engine.handle_reply(now, call, result));
+                }
+                Incoming::Unfenced(call) => self.tell(|engine, now| engine.handle_unfenced(now, call)),
+                Incoming::Push(push) => self.tell(|engine, now| engine.handle_push(now, push)),
+            }
+            self.drain();
+        }
+    }
+
+    /// Reports calls that will get no reply, and that the link is down.
+    fn lost(&mut self, road: &Road, reports: Vec<(CallId, CallError)>) {
+        for (call, error) in reports {
+            road.answer(1);
+            self.tell(|engine, now| engine.handle_reply(now, call, Err(error)));
+            self.drain();
+        }
+        if let Some(link) = road.link {
+            self.tell(|engine, now| engine.handle_link(now, link, false));
+            self.drain();
+        }
+    }
+
+    pub(crate) fn drain(&mut self) {
+        loop {
+            let mut severed = None;
+            while let Some(output) = self.state.engine.poll() {
+                match output {
+                    Output::Send(call) => {
+                        let at = (call.wire.0 as usize).min(MESSAGES - 1);
+                        self.after.dirty |= 1 << at;
+                        self.shared.roads[at].post(call);
+                    }
+                    Output::Subscribe(channel) => {
+                        self.after.dirty |= 1 << MESSAGES;
+                        self.shared.roads[MESSAGES].subscribe(channel);
+                    }
+                    Output::Unsubscribe(channel) => {
+                        self.after.dirty |= 1 << MESSAGES;
+                        self.shared.roads[MESSAGES].unsubscribe(channel);
+                    }
+                    Output::Sever(wire) => {
+                        severed = Some(wire);
+                        break;
+                    }
+                    Output::Done(op, outcome) => self.done(op, outcome),
+                    Output::Event(event) => self.state.ears.tell(&event, &mut self.after.wakes),
+                }
+            }
+            // At once, before later calls join those that this connection takes with it.
+            let Some(wire) = severed else { return };
+            let road = &self.shared.roads[(wire.0 as usize).min(MESSAGES - 1)];
+            let why = Error::new(
+                Code::Unreachable,
+                format!("the server at {} did not answer in time", self.shared.options.server()),
+            );
+            let reports = road.take_down(None, &why).unwrap_or_default();
+            road.bell.notify_one();
+            for (call, error) in reports {
+                road.answer(1);
+                self.tell(|engine, now| engine.handle_reply(now, call, Err(error)));
+            }
+            if let Some(link) = road.link {
+                self.tell(|engine, now| engine.handle_link(now, link, false));
+            }
+        }
+    }
+
+    fn done(&mut self, op: OpId, outcome: Outcome) {
+        let wakes = &mut self.after.wakes;
+        if outcome == Outcome::Granted {
+            if let Some(waiting) = self.state.waiting.get(&op) {
+                waiting.waiter.tell(outcome, wakes);
+            }
+        } else if let Some(waiting) = self.state.waiting.remove(&op) {
+            waiting.waiter.tell(outcome, wakes);
+        }
+    }
+
+    fn finish(mut self) -> After {
+        let state = &mut *self.state;
+        if let Some(next) = state.engine.poll_timeout()
+            && state.armed.is_none_or(|armed| next < armed)
+        {
+            state.armed = Some(next);
+            self.shared.keeper.arm(next);
+        }
+        if !state.idle.is_empty() && state.engine.is_idle() {
+            for waiter in std::mem::take(&mut state.idle) {
+                waiter.tell(Outcome::Extended, &mut self.after.wakes);
+            }
+        }
+        self.after
+    }
+}
+
+impl Waiter {
+    fn tell(&self, outcome: Outcome, wakes: &mut Vec<Wake>) {
+        match self {
+            Self::Nobody => {}
+            Self::Seat(seat) => {
+                seat.put(outcome);
+                wakes.push(Wake::Thread(seat.parker.clone()));
+            }
+            Self::Task(promise) => wakes.extend(promise.put(outcome).map(Wake::Task)),
+            Self::Mailbox(mailbox, token) => {
+                let result = match outcome {
+                    Outcome::Granted => Ok(News::Granted),
+                    other => settled(other).map(News::Ended),
+                };
+                if mailbox.post(Mail { token: *token, result }) {
+                    wakes.push(Wake::Mailbox(mailbox.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// How a wish ended, for its caller.
+pub(crate) fn settled(outcome: Outcome) -> Result<Settled, Error> {
+    match outcome {
+        // A grant is claimed, not handed on.
+        Outcome::Granted | Outcome::Busy => Ok(Settled::Busy),
+        Outcome::Released { left } => Ok(Settled::Released { left }),
+        Outcome::Extended => Ok(Settled::Extended),
+        Outcome::Forced(any) => Ok(Settled::Forced(any)),
+        Outcome::Status(status) => Ok(Settled::Status(status)),
+        Outcome::Failed(error) => Err(error),
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(Code::Closed, "the client was closed: make a new one")
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+    }
+}

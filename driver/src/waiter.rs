@@ -1,0 +1,120 @@
+//! Who waits for a wish, and how to wake them once the engine is unlocked.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bandog_core::io::Outcome;
+use bandog_core::name::Name;
+
+use crate::listen::Queue;
+use crate::mailbox::Mailbox;
+use crate::parker::Parker;
+
+/// Locks a mutex whatever a panic elsewhere left behind.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who is told how a wish ends.
+#[derive(Debug)]
+pub(crate) enum Waiter {
+    /// Nobody: it goes on in the background.
+    Nobody,
+    /// A thread.
+    Seat(Arc<Seat>),
+    /// A loop of another language.
+    Mailbox(Arc<Mailbox>, u64),
+    /// A Rust future.
+    Task(Arc<Promise>),
+}
+
+/// A wish under way.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) waiter: Waiter,
+    /// Of an acquire: for its handle.
+    pub(crate) name: Option<Name>,
+}
+
+/// A thread that waits for the end of one wish.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Never used twice.
+    pub(crate) id: u64,
+    pub(crate) parker: Arc<Parker>,
+    outcome: Mutex<Option<Outcome>>,
+    ready: AtomicBool,
+}
+
+impl Seat {
+    pub(crate) fn new(parker: Arc<Parker>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { id, parker, outcome: Mutex::new(None), ready: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn put(&self, outcome: Outcome) {
+        *lock(&self.outcome) = Some(outcome);
+        self.ready.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take(&self) -> Option<Outcome> {
+        if !self.is_ready() {
+            return None;
+        }
+        let outcome = lock(&self.outcome).take();
+        self.ready.store(false, Ordering::Release);
+        outcome
+    }
+}
+
+/// A future that waits for the end of one wish.
+#[derive(Debug, Default)]
+pub(crate) struct Promise(Mutex<(Option<Outcome>, Option<Waker>)>);
+
+impl Promise {
+    pub(crate) fn put(&self, outcome: Outcome) -> Option<Waker> {
+        let mut inner = lock(&self.0);
+        inner.0 = Some(outcome);
+        inner.1.take()
+    }
+
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Outcome> {
+        let mut inner = lock(&self.0);
+        match inner.0.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                match &mut inner.1 {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    none => *none = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Whom to wake after the engine is unlocked.
+#[derive(Debug)]
+pub(crate) enum Wake {
+    Thread(Arc<Parker>),
+    Task(Waker),
+    Mailbox(Arc<Mailbox>),
+    Queue(Arc<Queue>),
+}
+
+impl Wake {
+    pub(crate) fn run(self) {
+        match self {
+            Self::Thread(parker) => parker.unpark(),
+            Self::Task(waker) => waker.wake(),
+            Self::Mailbox(mailbox) => mailbox.wake(),
+            Self::Queue(queue) => queue.wake(),
+        }
+    }
+}
