@@ -18,6 +18,14 @@ export interface ConnectOptions {
   localReentry?: boolean
   /** Text put in front of every lock name. Default none. */
   namePrefix?: string
+  /** PEM text of the certificates that may vouch for a `rediss://` server, instead of the system's. */
+  tlsCa?: string | Uint8Array
+  /** The certificate chain (PEM) shown to a server that asks for one, together with `tlsKey`. */
+  tlsCertificate?: string | Uint8Array
+  /** The private key (PEM) of `tlsCertificate`. */
+  tlsKey?: string | Uint8Array
+  /** Accepts any certificate, for any host: whoever can answer in the server's place hands out locks. For tests only. */
+  tlsWithoutVerification?: boolean
 }
 
 /** How a lock is asked for. Numbers are milliseconds. */
@@ -131,7 +139,7 @@ export type LockEvent =
   | { kind: 'released'; name: string; count: number }
   | { kind: 'link_up' }
   | { kind: 'link_down' }
-  | { kind: 'warning'; name?: string; message: string }
+  | { kind: 'warning'; name?: string; text: string }
 
 /** Every failure of this library. `code` is the same in Python, Node and Rust. */
 export declare class LockError extends Error {

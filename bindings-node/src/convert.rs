@@ -2,8 +2,8 @@
 
 use bandog::host::Wait;
 use bandog::{Code, Error, Millis, Options};
-use napi::bindgen_prelude::{JsObjectValue, Object, Unknown};
-use napi::{JsString, ValueType};
+use napi::bindgen_prelude::{JsObjectValue, Object, Uint8Array, Unknown};
+use napi::{JsString, JsValue, ValueType};
 use std::time::Duration;
 
 use crate::errors::Fail;
@@ -131,6 +131,7 @@ pub(crate) fn options(url: Unknown, value: Unknown) -> Result<(Options, Duration
     let mut options = Options::new(&url)?;
     let Some(given) = object(&value, "connect")? else { return Ok((options, PATIENCE)) };
     let mut patience = PATIENCE;
+    let (mut certificate, mut secret) = (None, None);
     for key in Object::keys(&given)? {
         let value: Unknown = given.get_named_property_unchecked(&key)?;
         if value.get_type()? == ValueType::Undefined {
@@ -148,21 +149,54 @@ pub(crate) fn options(url: Unknown, value: Unknown) -> Result<(Options, Duration
                 ValueType::Null => options,
                 _ => options.max_hold(span(&value, &key)?),
             },
-            "localReentry" => match value.get_type()? {
-                // SAFETY: it is a boolean.
-                ValueType::Boolean => options.local_reentry(unsafe { value.cast()? }),
-                _ => {
-                    return refuse(Code::InvalidOption, format!("localReentry is a boolean, this is {}", kind(&value)?));
-                }
-            },
+            "localReentry" => options.local_reentry(flag(&value, &key)?),
             "namePrefix" => match value.get_type()? {
                 ValueType::String => options.name_prefix(name(value)?),
                 _ => return refuse(Code::InvalidOption, format!("namePrefix is a string, this is {}", kind(&value)?)),
             },
+            "tlsCa" => options.tls_ca(pem(&value, &key)?),
+            // The two belong together, so they are set below.
+            "tlsCertificate" => {
+                certificate = Some(pem(&value, &key)?);
+                options
+            }
+            "tlsKey" => {
+                secret = Some(pem(&value, &key)?);
+                options
+            }
+            "tlsWithoutVerification" => match flag(&value, &key)? {
+                true => options.tls_without_verification(),
+                false => options,
+            },
             _ => return refuse(Code::InvalidOption, format!("there is no option {key:?}")),
         };
     }
+    options = match (certificate, secret) {
+        (Some(certificate), Some(secret)) => options.tls_client_certificate(certificate, secret),
+        (None, None) => options,
+        _ => return refuse(Code::InvalidOption, "give tlsCertificate and tlsKey together".into()),
+    };
     Ok((options, patience))
+}
+
+fn flag(value: &Unknown, what: &str) -> Result<bool, Fail> {
+    if value.get_type()? != ValueType::Boolean {
+        return refuse(Code::InvalidOption, format!("{what} is a boolean, this is {}", kind(value)?));
+    }
+    // SAFETY: it is a boolean.
+    Ok(unsafe { value.cast()? })
+}
+
+fn pem(value: &Unknown, what: &str) -> Result<Vec<u8>, Fail> {
+    if value.get_type()? == ValueType::String {
+        // SAFETY: it is a string.
+        return Ok(unsafe { value.cast::<String>()? }.into_bytes());
+    }
+    if value.get_type()? == ValueType::Object && value.is_typedarray()? {
+        // SAFETY: it is a typed array; one of another element type is refused by the conversion.
+        return Ok(unsafe { value.cast::<Uint8Array>()? }.to_vec());
+    }
+    refuse(Code::InvalidOption, format!("{what} is PEM text, a string or bytes, this is {}", kind(value)?))
 }
 
 fn span(value: &Unknown, what: &str) -> Result<Duration, Fail> {

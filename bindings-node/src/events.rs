@@ -96,7 +96,7 @@ impl Stream {
                 told.set("remaining", convert::number(deadline.since(host::now())))?;
             }
             Event::Lost { why, .. } => told.set("why", why.as_str())?,
-            Event::Warning { text, .. } => told.set("message", text.as_str())?,
+            Event::Warning { text, .. } => told.set("text", text.as_str())?,
             Event::Link { .. } => {}
         }
         Ok(told)

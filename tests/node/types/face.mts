@@ -10,7 +10,7 @@ import type {
 
 const options: ConnectOptions = {
   watchdog: 15_000, opTimeout: 1000, connectTimeout: 1000, unreachableAfter: 10_000, maxHold: null, localReentry: true,
-  namePrefix: 'shop:',
+  namePrefix: 'shop:', tlsCa: 'PEM', tlsCertificate: new Uint8Array(), tlsKey: 'PEM', tlsWithoutVerification: false,
 }
 const defaults: LockOptions = { wait: 5000, lease: null }
 const asked: AcquireOptions = { ...defaults, signal: AbortSignal.timeout(100) }
@@ -73,7 +73,7 @@ function tell(event: LockEvent): string {
     case 'link_down':
       return event.kind
     case 'warning':
-      return event.message
+      return event.text
     default:
       return event satisfies never
   }

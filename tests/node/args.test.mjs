@@ -1,0 +1,101 @@
+// F41, F42: names, leases, waits and options out of the tables are refused with their type, before any I/O: the
+// server of this file does not exist.
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+
+import { InvalidLease, InvalidName, InvalidOption, InvalidUrl, LockError, PermissionDenied, Unreachable, connect } from 'bandog'
+import { redis } from './redis.mjs'
+
+const nowhere = connect('redis://127.0.0.1:1', { connectTimeout: 300, opTimeout: 300, unreachableAfter: 500 })
+after(() => nowhere.close())
+
+const numbers = [NaN, Infinity, -Infinity, -1, -0.5, 2 ** 53, 2 ** 60, 1e300, '5', '', true, 5n, {}, [], () => 5, Symbol('5')]
+
+test('names', () => {
+  for (const name of [undefined, null, 5, {}, ['a'], Symbol('a'), '', 'a'.repeat(513), '\ud800', 'a\udc00b', 'redisson_lock__channel:{a}']) {
+    assert.throws(() => nowhere.lock(name), InvalidName, String(name))
+  }
+  for (const name of ['a', ' ', 'a\0b', 'a\r\nb', '{}', '{a}b', 'ключ', '\u{1f512}', 'e\u0301', 'a'.repeat(512), '__proto__']) {
+    assert.equal(nowhere.lock(name).name, name)
+  }
+})
+
+test('leases', async () => {
+  const lock = nowhere.lock('a')
+  for (const lease of [0, 1, 9, ...numbers]) {
+    await assert.rejects(lock.acquire({ lease }), InvalidLease)
+    await assert.rejects(lock.tryAcquire({ lease }), InvalidLease)
+    if (lease !== 0) assert.throws(() => connect('redis://x', { watchdog: lease }), InvalidLease)
+  }
+  assert.throws(() => connect('redis://x', { watchdog: null }), InvalidLease)
+})
+
+test('waits', async () => {
+  const lock = nowhere.lock('a')
+  for (const wait of numbers) {
+    await assert.rejects(lock.acquire({ wait }), InvalidOption)
+    await assert.rejects(lock.using(() => assert.fail('never'), { wait }), InvalidOption)
+  }
+  for (const options of [5, 'x', true, 5n, () => 5]) {
+    await assert.rejects(lock.acquire(options), InvalidOption)
+    assert.throws(() => nowhere.lock('a', options), InvalidOption)
+  }
+  assert.throws(() => nowhere.lock('a', { wait: -1 }), InvalidOption)
+})
+
+test('long waits and leases do not wrap', async () => {
+  const { url, call } = await redis()
+  const client = connect(url)
+  const held = await client.lock('a').acquire({ lease: 2 ** 32 })
+  const ttl = await call('PTTL', 'a')
+  assert.ok(ttl > 2 ** 32 - 5000 && ttl <= 2 ** 32, `${ttl}`)
+  for (const wait of [2 ** 31, 2 ** 32]) {
+    const began = performance.now()
+    const signal = AbortSignal.timeout(60)
+    await assert.rejects(client.lock('a').acquire({ wait, signal }), { name: 'TimeoutError' })
+    assert.ok(performance.now() - began >= 55)
+  }
+  await held.release()
+  await client.close()
+})
+
+test('options', () => {
+  for (const options of [{ opTimeout: 0 }, { connectTimeout: -1 }, { unreachableAfter: NaN }, { maxHold: '5' }, { localReentry: 1 }, { namePrefix: 5 }, { nonsense: 1 }, 5, 'x']) {
+    assert.throws(() => connect('redis://x', options), InvalidOption, JSON.stringify(options))
+  }
+  assert.equal(connect('redis://x', { namePrefix: 'shop:' }).lock('a').name, 'shop:a')
+  connect('redis://x', { maxHold: null, watchdog: undefined })
+})
+
+test('urls', () => {
+  for (const url of [5, {}, '', 'nonsense', 'http://x', 'redis://x:99999', 'redis://x/notanumber', '\ud800']) {
+    assert.throws(() => connect(url), InvalidUrl, String(url))
+  }
+  try {
+    connect('http://user:secret@x')
+  } catch (error) {
+    assert.doesNotMatch(`${error.stack}${JSON.stringify(error)}`, /secret/)
+  }
+})
+
+test('a server that is not there', async () => {
+  const began = performance.now()
+  await assert.rejects(nowhere.lock('a').acquire({ wait: 0 }), error => {
+    assert.ok(error instanceof Unreachable && error instanceof LockError)
+    assert.equal(error.code, 'unreachable')
+    return true
+  })
+  await assert.rejects(nowhere.lock('a').acquire(), Unreachable)
+  assert.ok(performance.now() - began < 3000)
+})
+
+test('a wrong password is named without being told', async () => {
+  const { port } = await redis('--requirepass', 'right-one')
+  const client = connect(`redis://:wrong-one@127.0.0.1:${port}`)
+  await assert.rejects(client.lock('a').acquire({ wait: 0 }), error => {
+    assert.ok(error instanceof PermissionDenied, String(error))
+    assert.doesNotMatch(`${error.stack}${JSON.stringify(error)}`, /wrong-one|right-one/)
+    return true
+  })
+  await client.close()
+})
