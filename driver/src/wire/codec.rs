@@ -126,6 +126,11 @@ impl Decoder {
         self.buffer.first().copied()
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// The next whole reply. After a violation there is no telling where another begins.
     pub(super) fn next(&mut self) -> Result<Option<Frame>, Violation> {
         let Some(length) = self.scanner.scan(&self.buffer)? else { return Ok(None) };

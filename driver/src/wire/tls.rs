@@ -36,7 +36,7 @@ impl Tls {
         let host = host.ok_or_else(|| {
             Error::new(Code::InvalidUrl, format!("{server} is not a host that a certificate can be checked against"))
         })?;
-        let session = ClientConnection::new(Arc::new(config(settings)?), host)
+        let session = ClientConnection::new(Arc::new(config(settings, system_roots)?), host)
             .map_err(|error| Error::new(Code::Protocol, format!("TLS to {server} cannot begin: {error}")))?;
         Ok(Self { session, cipher: Vec::new(), taken: 0 })
     }
@@ -97,16 +97,13 @@ impl Tls {
 
 /// Refuses settings that no session could begin with. No I/O: the system's certificates are left alone.
 pub(crate) fn check_tls(settings: &TlsSettings) -> Result<(), Error> {
-    if let Some(pem) = &settings.ca {
-        roots(pem)?;
-    }
-    if let Some(identity) = &settings.identity {
-        identity_of(identity)?;
-    }
-    Ok(())
+    config(settings, || Ok(RootCertStore::empty())).map(drop)
 }
 
-fn config(settings: &TlsSettings) -> Result<ClientConfig, Error> {
+fn config(
+    settings: &TlsSettings,
+    system: impl FnOnce() -> Result<RootCertStore, Error>,
+) -> Result<ClientConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -116,7 +113,7 @@ fn config(settings: &TlsSettings) -> Result<ClientConfig, Error> {
     } else {
         builder.with_root_certificates(match &settings.ca {
             Some(pem) => roots(pem)?,
-            None => system_roots()?,
+            None => system()?,
         })
     };
     let mut config = match &settings.identity {
@@ -181,7 +178,7 @@ fn refusal(server: &str, error: &rustls::Error) -> Error {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 certificate("is for another host: connect by a name that it holds")
             }
-            CertificateError::UnknownIssuer => {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 certificate("is not signed by a known authority: give its CA certificate with tls_ca")
             }
             other => certificate(&format!("cannot be trusted: {other:?}")),

@@ -1,5 +1,8 @@
 //! Which server, and how to log in: what a URL says.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::path::PathBuf;
 
