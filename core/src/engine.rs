@@ -10,25 +10,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::acquire::Acquire;
+use crate::calls::{CallRecord, Purpose};
 use crate::channels::Channels;
 use crate::config::Config;
 use crate::errand::Errand;
 use crate::error::{Code, Error};
 use crate::event::Event;
 use crate::holds::{Holds, Phase};
-use crate::io::{
-    Call, CallError, CallId, Fence, HoldId, HoldView, LevelId, Link, OpId, Outcome, Output, Push, Value, Wire,
-};
+use crate::io::{CallError, CallId, HoldId, HoldView, LevelId, Link, OpId, Outcome, Output, Push, Value, Wire};
 use crate::name::Name;
 use crate::owner::{ClientId, HoldNumber, LocalOwner, WireOwner};
-use crate::refusal::Refusal;
 use crate::release::Release;
-use crate::scripts::{Ask, Reply, Request, Shape};
-use crate::slab::{self, Slab};
-use crate::time::{Millis, Time};
+use crate::slab::Slab;
+use crate::time::Time;
 use crate::waiters::Queue;
 use crate::watchdog::ServerClock;
-use crate::wheel::{TimerId, Wheel};
+use crate::wheel::Wheel;
 
 /// Everything about locks is decided here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -51,7 +48,7 @@ pub struct Engine {
     pub(crate) closed: bool,
     pub(crate) listening: bool,
     next_number: u64,
-    out: VecDeque<Output>,
+    pub(crate) out: VecDeque<Output>,
 }
 
 /// What a timer is about; slab indices, for whoever ends takes its timers with it.
@@ -77,39 +74,6 @@ pub(crate) enum Op {
     Acquire(Box<Acquire>),
     Release(Box<Release>),
     Errand(Box<Errand>),
-}
-
-/// A request under way.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct CallRecord {
-    pub(crate) purpose: Purpose,
-    pub(crate) shape: Shape,
-    pub(crate) source: bool,
-    pub(crate) wire: Wire,
-    pub(crate) sent: Time,
-    pub(crate) lease: Millis,
-    /// The hold whose road it takes.
-    pub(crate) hold: Option<HoldId>,
-    fences: Vec<Fence>,
-    timer: Option<TimerId>,
-}
-
-/// Whom a reply concerns.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Purpose {
-    Wish(OpId),
-    /// The holds named in a renewal, with the lease asked for each.
-    Renew(Vec<(HoldId, Millis)>),
-}
-
-/// A reply as the machines see it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Answer {
-    Reply(Reply),
-    Refused(Refusal, String),
-    NotSent(Error),
-    Unknown,
-    Nonsense(String),
 }
 
 impl Engine {
@@ -213,37 +177,6 @@ impl Engine {
         }
         if let Some(hold) = record.hold {
             self.sweep(hold);
-        }
-    }
-
-    /// Reads a reply, and tells the road of its hold what became of the request.
-    fn note_road(&mut self, record: &CallRecord, result: Result<Value, CallError>) -> Answer {
-        let road = record.hold.and_then(|id| self.holds.get_mut(id)).map(|hold| &mut hold.road);
-        match result {
-            Err(CallError::NotSent(error)) => {
-                if let Some(road) = road {
-                    road.not_sent(record.fences.clone());
-                }
-                Answer::NotSent(error)
-            }
-            Err(CallError::Unknown(own)) => {
-                if let Some(road) = road {
-                    road.unknown(record.fences.clone(), own);
-                }
-                Answer::Unknown
-            }
-            Err(CallError::Server(text)) => {
-                if let Some(road) = road {
-                    road.answered();
-                }
-                Answer::Refused(Refusal::of(&text), text)
-            }
-            Ok(value) => {
-                if let Some(road) = road {
-                    road.answered();
-                }
-                record.shape.decode(value).map_or_else(Answer::Nonsense, Answer::Reply)
-            }
         }
     }
 
@@ -385,39 +318,6 @@ impl Engine {
         WireOwner { client: self.client, number }
     }
 
-    /// Sends a request, on the road of `hold` if it belongs to one. `lease` is what it asks for, `patience`
-    /// how long it may stay without a reply.
-    pub(crate) fn send(&mut self, now: Time, sending: Sending) -> CallId {
-        let Sending { wire, hold, purpose, ask, source, lease, patience } = sending;
-        let (wire, fences) = match hold.and_then(|id| self.holds.get_mut(id)) {
-            Some(hold) => hold.road.take(wire),
-            None => (wire, Vec::new()),
-        };
-        let shape = ask.shape();
-        let timer = None;
-        let record = CallRecord { purpose, shape, source, wire, sent: now, lease, hold, fences: fences.clone(), timer };
-        let id = self.calls.insert(record);
-        self.time_call(id, now + patience);
-        self.out.push_back(Output::Send(Call { id, wire, request: Request { ask, source }, fences }));
-        id
-    }
-
-    fn time_call(&mut self, id: CallId, at: Time) {
-        let timer = self.wheel.insert(at, Timer::Call(slab::index(id)));
-        if let Some(record) = self.calls.get_mut(id) {
-            record.timer = Some(timer);
-        }
-    }
-
-    /// A request got no reply in time. Its connection is given up; the host then reports it, and all
-    /// others on that wire, as unknown.
-    fn on_silent(&mut self, now: Time, call: CallId) {
-        let Some(record) = self.calls.get(call) else { return };
-        self.out.push_back(Output::Sever(record.wire));
-        // Should the report not come, the order is given again.
-        self.time_call(call, now + self.config.op_timeout);
-    }
-
     fn on_step(&mut self, now: Time, op: OpId) {
         match self.ops.get(op) {
             Some(Op::Acquire(_)) => self.on_acquire_step(now, op),
@@ -458,22 +358,6 @@ impl Engine {
             self.out.push_back(Output::Event(event));
         }
     }
-}
-
-/// A request about to be sent.
-pub(crate) struct Sending {
-    pub(crate) wire: Wire,
-    pub(crate) hold: Option<HoldId>,
-    pub(crate) purpose: Purpose,
-    pub(crate) ask: Ask,
-    pub(crate) source: bool,
-    pub(crate) lease: Millis,
-    pub(crate) patience: Millis,
-}
-
-/// The pause before try number `attempt` of something that failed: none, then 40 ms doubling to 500.
-pub(crate) fn backoff(attempt: u8) -> Millis {
-    if attempt <= 1 { Millis::ZERO } else { Millis((10u64 << attempt.min(6)).min(500)) }
 }
 
 pub(crate) fn closed() -> Error {

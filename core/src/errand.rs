@@ -2,8 +2,9 @@
 //!
 //! Each is one request (force: two), said again after a failure that passes, until its time is over.
 
+use crate::calls::{Answer, CallRecord, Purpose, Sending, backoff};
 use crate::config::check_lease;
-use crate::engine::{Answer, CallRecord, Engine, Op, Purpose, Sending, Timer, backoff, closed};
+use crate::engine::{Engine, Op, Timer, closed};
 use crate::error::{Code, Error};
 use crate::event::LossReason;
 use crate::io::{HoldId, OpId, Outcome, Output, Wire};

@@ -3,6 +3,7 @@
 
 mod acquire;
 mod arrows;
+mod calls;
 mod channels;
 pub mod config;
 pub mod engine;

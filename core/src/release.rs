@@ -11,7 +11,8 @@
 //! echoing   --answered-->           echoing   after 1, 3, 10 s and L
 //! ```
 
-use crate::engine::{Answer, CallRecord, Engine, Op, Purpose, Sending, Timer, backoff, closed};
+use crate::calls::{Answer, CallRecord, Purpose, Sending, backoff};
+use crate::engine::{Engine, Op, Timer, closed};
 use crate::error::{Code, Error};
 use crate::event::{Event, LossReason};
 use crate::holds::{Hold, Phase};

@@ -129,11 +129,10 @@ impl Engine {
         let (front, busy_until) = (queue.front, queue.busy_until);
         let contender =
             queue.entries.iter().copied().find(|&op| self.state_of(op).is_some_and(|state| state != State::Passed));
-        if let Some(other) = front.filter(|_| front != contender) {
-            if matches!(self.state_of(other), Some(State::Parked | State::Subscribing)) {
-                self.stop_step(other);
-                self.arrow(other, "overtaken", State::Queued);
-            }
+        let waits = |op: &OpId| matches!(self.state_of(*op), Some(State::Parked | State::Subscribing));
+        if let Some(other) = front.filter(|_| front != contender).filter(waits) {
+            self.stop_step(other);
+            self.arrow(other, "overtaken", State::Queued);
         }
         if let Some(queue) = self.queues.get_mut(name) {
             queue.front = contender;

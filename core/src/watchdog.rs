@@ -4,8 +4,9 @@
 //! renewal that fails makes the hold doubtful and is tried again, ever sooner than the deadline; no error
 //! of one hold touches another. At the deadline the hold is lost, whatever the network does.
 
+use crate::calls::{Answer, CallRecord, Purpose, Sending};
 use crate::config::margin;
-use crate::engine::{Answer, CallRecord, Engine, Purpose, Sending, Timer};
+use crate::engine::{Engine, Timer};
 use crate::error::{Code, Error};
 use crate::event::{Event, LossReason};
 use crate::holds::{Hold, Phase};

@@ -1,96 +1,27 @@
 //! One wish to hold a lock, from the call to the claim.
 //!
-//! The arrows are in [`ARROWS`]. First tries and re-entries go down the caller's wire; every later try is
-//! the keeper's (design 2). A re-entry knows only the first half: it is never busy.
+//! Its states and arrows are in `state.rs`, the grant in `grant.rs`. First tries and re-entries go down
+//! the caller's wire; every later try is the keeper's (design 2). A re-entry is never busy.
 
-use crate::arrows::{self, Arrow};
+mod grant;
+mod state;
+
+pub(crate) use state::{ARROWS, State};
+
+use crate::arrows;
+use crate::calls::{Answer, CallRecord, Purpose, Sending, backoff};
 use crate::config::check_lease;
-use crate::engine::{Answer, CallRecord, Engine, Op, Purpose, Sending, Timer, backoff, closed};
+use crate::engine::{Engine, Op, Timer, closed};
 use crate::error::{Code, Error};
 use crate::event::{Event, LossReason};
 use crate::holds::{Hold, Phase};
-use crate::io::{AcquireRequest, Claim, Claimed, HoldId, OpId, Outcome, Output, Wait, Wire};
-use crate::name::Name;
+use crate::io::{AcquireRequest, HoldId, OpId, Outcome, Output, Wait, Wire};
 use crate::owner::WireOwner;
 use crate::refusal::Refusal;
 use crate::scripts::{Ask, Reply};
 use crate::slab;
 use crate::time::{Millis, Time};
 use crate::wheel::TimerId;
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum State {
-    /// Nothing was done yet.
-    New,
-    /// Behind others of this process; nothing is sent.
-    Queued,
-    /// A try is out.
-    Trying,
-    /// A try failed for a reason that passes; the next one is timed.
-    HeldOff,
-    /// In front of the queue, waits for the subscription.
-    Subscribing,
-    /// In front of the queue, waits for a message or the end of the other's lease.
-    Parked,
-    /// Granted; the caller has not resumed yet.
-    Granted,
-    /// The grant was given back because the caller did not resume; passed over until it does.
-    Passed,
-    /// Over.
-    Ended,
-}
-
-impl State {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Queued => "queued",
-            Self::Trying => "trying",
-            Self::HeldOff => "held off",
-            Self::Subscribing => "subscribing",
-            Self::Parked => "parked",
-            Self::Granted => "granted",
-            Self::Passed => "passed",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-#[rustfmt::skip]
-pub(crate) const ARROWS: &[Arrow] = &[
-    ("new",         "first try",          "trying"),
-    ("new",         "others wait",        "queued"),
-    ("new",         "refused",            "ended"),
-    ("new",         "local re-entry",     "granted"),
-    ("trying",      "granted",            "granted"),
-    ("trying",      "busy",               "queued"),      // then subscribing or parked, as its place says
-    ("trying",      "woken meanwhile",    "trying"),      // a message came while the try was out
-    ("trying",      "no script",          "trying"),      // again, with the text
-    ("trying",      "failed",             "held off"),
-    ("trying",      "link down",          "parked"),
-    ("trying",      "over",               "ended"),       // wait=0 and busy, refused, lost, cancelled, out of time
-    ("held off",    "again",              "trying"),
-    ("held off",    "over",               "ended"),
-    ("queued",      "to the front",       "subscribing"),
-    ("queued",      "front and known",    "parked"),
-    ("queued",      "front and free",     "trying"),
-    ("queued",      "over",               "ended"),
-    ("subscribing", "woken",              "trying"),
-    ("subscribing", "time",               "trying"),
-    ("subscribing", "refused",            "parked"),
-    ("subscribing", "over",               "ended"),
-    ("parked",      "woken",              "trying"),
-    ("parked",      "time",               "trying"),
-    ("parked",      "overtaken",          "queued"),      // one with an older place has turned again
-    ("subscribing", "overtaken",          "queued"),
-    ("parked",      "over",               "ended"),
-    ("granted",     "claimed",            "ended"),
-    ("granted",     "claimed too late",   "queued"),
-    ("granted",     "nobody claims",      "passed"),
-    ("granted",     "over",               "ended"),       // cancelled, closed
-    ("passed",      "host turned",        "queued"),
-    ("passed",      "over",               "ended"),
-];
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Acquire {
@@ -99,7 +30,7 @@ pub(crate) struct Acquire {
     pub(crate) state: State,
     /// The hold that is asked for, or re-entered.
     pub(crate) hold: Option<HoldId>,
-    reentry: bool,
+    pub(crate) reentry: bool,
     /// The server said once that another holds the lock.
     pub(crate) told_busy: bool,
     /// A message came while a try was out.
@@ -299,41 +230,6 @@ impl Engine {
         }
     }
 
-    fn on_granted(&mut self, now: Time, op: OpId, hold: HoldId, call: &CallRecord, count: u32) {
-        let watched = self.acquire_ref(op).is_some_and(|acquire| acquire.request.lease.is_none());
-        let fixed = self.acquire_ref(op).and_then(|acquire| acquire.request.lease);
-        let Some(record) = self.holds.get_mut(hold) else { return };
-        if record.phase == Phase::Asked {
-            record.confirm(call.sent, call.lease);
-            record.phase = Phase::Live;
-            record.since = now;
-        } else if record.is_valid(now) {
-            record.confirm(call.sent, call.lease);
-            record.watched |= watched;
-        } else {
-            // The hold that was to be re-entered ended while the reply was on its way (S4).
-            return self.reentry_lost(now, op, hold, LossReason::Expired);
-        }
-        record.server_count = count;
-        if let Some(lease) = fixed {
-            record.fixed_until = record.fixed_until.max(call.sent + lease);
-        }
-        self.grant(now, op, "granted");
-    }
-
-    /// Offers the grant to the caller, for no longer than a caller that runs needs to take it.
-    fn grant(&mut self, now: Time, op: OpId, why: &'static str) {
-        let Some(hold) = self.acquire_ref(op).and_then(|acquire| acquire.hold) else { return };
-        self.schedule(now, hold);
-        let lease = self.holds.get(hold).map_or(Millis::ZERO, |hold| hold.lease);
-        let timer = self.wheel.insert(now + Millis((lease.0 / 3).min(1000)), Timer::Step(slab::index(op)));
-        if let Some(acquire) = self.acquire_mut(op) {
-            acquire.arrow(why, State::Granted);
-            acquire.step = Some(timer);
-        }
-        self.output(Output::Done(op, Outcome::Granted));
-    }
-
     fn on_busy(&mut self, now: Time, op: OpId, ttl: Millis, healed: bool) {
         let Some(acquire) = self.acquire_mut(op) else { return };
         let first = !acquire.told_busy;
@@ -431,100 +327,7 @@ impl Engine {
         self.end_acquire(now, op, Some(outcome));
     }
 
-    /// The caller of an acquire resumed and takes its grant (S6): with less than half of its lease left
-    /// the grant is given back and the wish goes on.
-    pub fn claim(&mut self, now: Time, op: OpId) -> Claim {
-        let client = self.client;
-        let Some(acquire) = self.acquire_mut(op) else { return Claim::Gone };
-        let (name, owner, via) = (acquire.request.name.clone(), acquire.request.owner, acquire.request.via);
-        let (state, hold, reentry, queued) = (acquire.state, acquire.hold, acquire.reentry, acquire.queued);
-        match state {
-            State::Granted => {}
-            State::Passed => {
-                self.arrow(op, "host turned", State::Queued);
-                match hold {
-                    Some(id) if reentry => {
-                        self.note_asked(id, 1);
-                        self.try_now(now, op, "front and free", None, false);
-                    }
-                    _ => self.go_on(now, op, &name),
-                }
-                return Claim::Again;
-            }
-            _ => return Claim::Again,
-        }
-        let Some(id) = hold else { return Claim::Gone };
-        let good = self
-            .holds
-            .get(id)
-            .is_some_and(|hold| hold.is_valid(now) && (reentry || hold.deadline.since(now).0 * 2 >= hold.lease.0));
-        if !good {
-            self.stop_step(op);
-            if reentry {
-                self.reentry_lost(now, op, id, LossReason::Expired);
-            } else {
-                self.arrow(op, "claimed too late", State::Queued);
-                self.give_back(now, op);
-                self.go_on(now, op, &name);
-            }
-            return Claim::Again;
-        }
-        self.arrow(op, "claimed", State::Ended);
-        self.forget_acquire(op);
-        let Some(hold) = self.holds.get_mut(id) else { return Claim::Gone };
-        hold.op = None;
-        hold.asked -= 1;
-        let level = hold.add_level(owner, via);
-        let (number, count, until) = (hold.number, hold.levels.len() as u32, hold.sent + hold.lease);
-        if queued {
-            self.leave_queue(op, &name, Some(until));
-            self.advance(now, &name);
-        }
-        if self.listening {
-            self.event(Event::Acquired { name, hold: id, number, count });
-        }
-        let owner = WireOwner { client, number }.to_string();
-        Claim::Held(Claimed { hold: id, level, owner, token: None })
-    }
-
-    /// Nobody claimed the grant: it is given back, and the waiter keeps its place but is passed over
-    /// until its host has turned.
-    fn pass_over(&mut self, now: Time, op: OpId) {
-        let Some(acquire) = self.acquire_mut(op) else { return };
-        acquire.arrow("nobody claims", State::Passed);
-        let name = acquire.request.name.clone();
-        // Of a re-entry only the level goes back; it is asked for again once the host has turned.
-        self.give_back(now, op);
-        self.advance(now, &name);
-    }
-
-    /// After a grant was given back: on to the next try, if there is time left.
-    fn go_on(&mut self, now: Time, op: OpId, name: &Name) {
-        let Some(acquire) = self.acquire_ref(op) else { return };
-        let over = acquire.request.wait == Wait::Try
-            || (acquire.end.is_none() && matches!(acquire.request.wait, Wait::For(_)));
-        if over {
-            return self.end_acquire(now, op, Some(Outcome::Busy));
-        }
-        self.take_place_again(now, op, name);
-    }
-
-    /// Releases what a grant gave, without the caller.
-    fn give_back(&mut self, now: Time, op: OpId) {
-        let Some(acquire) = self.acquire_mut(op) else { return };
-        let (wire, reentry) = (acquire.request.wire, acquire.reentry);
-        let hold = if reentry { acquire.hold } else { acquire.hold.take() };
-        let Some(id) = hold else { return };
-        if let Some(hold) = self.holds.get_mut(id) {
-            hold.asked = hold.asked.saturating_sub(1);
-            if hold.op == Some(op) {
-                hold.op = None;
-            }
-        }
-        self.release_down(now, id, wire);
-    }
-
-    fn reentry_lost(&mut self, now: Time, op: OpId, hold: HoldId, why: LossReason) {
+    pub(crate) fn reentry_lost(&mut self, now: Time, op: OpId, hold: HoldId, why: LossReason) {
         self.lose(now, hold, why);
         let error = self.holds.get(hold).map(|hold| self.lost_error(now, hold));
         let error = error.unwrap_or_else(|| Error::new(Code::LockLost, "the hold ended before it could be re-entered"));
@@ -585,7 +388,7 @@ impl Engine {
         }
     }
 
-    fn forget_acquire(&mut self, op: OpId) {
+    pub(crate) fn forget_acquire(&mut self, op: OpId) {
         if let Some(Op::Acquire(acquire)) = self.ops.remove(op) {
             for timer in [acquire.step, acquire.end, acquire.notice].into_iter().flatten() {
                 self.wheel.cancel(timer);
@@ -593,7 +396,7 @@ impl Engine {
         }
     }
 
-    fn note_asked(&mut self, hold: HoldId, levels: u32) {
+    pub(crate) fn note_asked(&mut self, hold: HoldId, levels: u32) {
         if let Some(hold) = self.holds.get_mut(hold) {
             hold.asked += levels;
         }

@@ -1,0 +1,146 @@
+//! A grant: offered to the caller, claimed by the code that resumes, or given back (S6).
+//!
+//! The server's word alone makes nobody a holder. The caller may have been cancelled, or its host may be
+//! blocked; so a grant is an offer until it is claimed, and one that is not claimed in time goes back to
+//! the server. Its arrows are those of the acquire it belongs to.
+
+use crate::acquire::State;
+use crate::calls::CallRecord;
+use crate::engine::{Engine, Timer};
+use crate::event::{Event, LossReason};
+use crate::holds::Phase;
+use crate::io::{Claim, Claimed, HoldId, OpId, Outcome, Output, Wait};
+use crate::name::Name;
+use crate::owner::WireOwner;
+use crate::slab;
+use crate::time::{Millis, Time};
+
+impl Engine {
+    pub(crate) fn on_granted(&mut self, now: Time, op: OpId, hold: HoldId, call: &CallRecord, count: u32) {
+        let watched = self.acquire_ref(op).is_some_and(|acquire| acquire.request.lease.is_none());
+        let fixed = self.acquire_ref(op).and_then(|acquire| acquire.request.lease);
+        let Some(record) = self.holds.get_mut(hold) else { return };
+        if record.phase == Phase::Asked {
+            record.confirm(call.sent, call.lease);
+            record.phase = Phase::Live;
+            record.since = now;
+        } else if record.is_valid(now) {
+            record.confirm(call.sent, call.lease);
+            record.watched |= watched;
+        } else {
+            // The hold that was to be re-entered ended while the reply was on its way (S4).
+            return self.reentry_lost(now, op, hold, LossReason::Expired);
+        }
+        record.server_count = count;
+        if let Some(lease) = fixed {
+            record.fixed_until = record.fixed_until.max(call.sent + lease);
+        }
+        self.grant(now, op, "granted");
+    }
+
+    /// Offers the grant to the caller, for no longer than a caller that runs needs to take it.
+    pub(crate) fn grant(&mut self, now: Time, op: OpId, why: &'static str) {
+        let Some(hold) = self.acquire_ref(op).and_then(|acquire| acquire.hold) else { return };
+        self.schedule(now, hold);
+        let lease = self.holds.get(hold).map_or(Millis::ZERO, |hold| hold.lease);
+        let timer = self.wheel.insert(now + Millis((lease.0 / 3).min(1000)), Timer::Step(slab::index(op)));
+        if let Some(acquire) = self.acquire_mut(op) {
+            acquire.arrow(why, State::Granted);
+            acquire.step = Some(timer);
+        }
+        self.output(Output::Done(op, Outcome::Granted));
+    }
+
+    /// The caller of an acquire resumed and takes its grant (S6): with less than half of its lease left
+    /// the grant is given back and the wish goes on.
+    pub fn claim(&mut self, now: Time, op: OpId) -> Claim {
+        let client = self.client;
+        let Some(acquire) = self.acquire_mut(op) else { return Claim::Gone };
+        let (name, owner, via) = (acquire.request.name.clone(), acquire.request.owner, acquire.request.via);
+        let (state, hold, reentry, queued) = (acquire.state, acquire.hold, acquire.reentry, acquire.queued);
+        match state {
+            State::Granted => {}
+            State::Passed => {
+                self.arrow(op, "host turned", State::Queued);
+                match hold {
+                    Some(id) if reentry => {
+                        self.note_asked(id, 1);
+                        self.try_now(now, op, "front and free", None, false);
+                    }
+                    _ => self.go_on(now, op, &name),
+                }
+                return Claim::Again;
+            }
+            _ => return Claim::Again,
+        }
+        let Some(id) = hold else { return Claim::Gone };
+        let good = self
+            .holds
+            .get(id)
+            .is_some_and(|hold| hold.is_valid(now) && (reentry || hold.deadline.since(now).0 * 2 >= hold.lease.0));
+        if !good {
+            self.stop_step(op);
+            if reentry {
+                self.reentry_lost(now, op, id, LossReason::Expired);
+            } else {
+                self.arrow(op, "claimed too late", State::Queued);
+                self.give_back(now, op);
+                self.go_on(now, op, &name);
+            }
+            return Claim::Again;
+        }
+        self.arrow(op, "claimed", State::Ended);
+        self.forget_acquire(op);
+        let Some(hold) = self.holds.get_mut(id) else { return Claim::Gone };
+        hold.op = None;
+        hold.asked -= 1;
+        let level = hold.add_level(owner, via);
+        let (number, count, until) = (hold.number, hold.levels.len() as u32, hold.sent + hold.lease);
+        if queued {
+            self.leave_queue(op, &name, Some(until));
+            self.advance(now, &name);
+        }
+        if self.listening {
+            self.event(Event::Acquired { name, hold: id, number, count });
+        }
+        let owner = WireOwner { client, number }.to_string();
+        Claim::Held(Claimed { hold: id, level, owner, token: None })
+    }
+
+    /// Nobody claimed the grant: it is given back, and the waiter keeps its place but is passed over
+    /// until its host has turned.
+    pub(crate) fn pass_over(&mut self, now: Time, op: OpId) {
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        acquire.arrow("nobody claims", State::Passed);
+        let name = acquire.request.name.clone();
+        // Of a re-entry only the level goes back; it is asked for again once the host has turned.
+        self.give_back(now, op);
+        self.advance(now, &name);
+    }
+
+    /// After a grant was given back: on to the next try, if there is time left.
+    fn go_on(&mut self, now: Time, op: OpId, name: &Name) {
+        let Some(acquire) = self.acquire_ref(op) else { return };
+        let over = acquire.request.wait == Wait::Try
+            || (acquire.end.is_none() && matches!(acquire.request.wait, Wait::For(_)));
+        if over {
+            return self.end_acquire(now, op, Some(Outcome::Busy));
+        }
+        self.take_place_again(now, op, name);
+    }
+
+    /// Releases what a grant gave, without the caller.
+    fn give_back(&mut self, now: Time, op: OpId) {
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        let (wire, reentry) = (acquire.request.wire, acquire.reentry);
+        let hold = if reentry { acquire.hold } else { acquire.hold.take() };
+        let Some(id) = hold else { return };
+        if let Some(hold) = self.holds.get_mut(id) {
+            hold.asked = hold.asked.saturating_sub(1);
+            if hold.op == Some(op) {
+                hold.op = None;
+            }
+        }
+        self.release_down(now, id, wire);
+    }
+}
