@@ -86,9 +86,11 @@ impl Tls {
             while let Ok(count @ 1..) = self.session.reader().read(&mut piece) {
                 plain(&piece[..count]);
             }
-            // Nothing follows the end of a session.
-            if !matches!(read, Ok(1..)) {
-                break;
+            match read {
+                Ok(1..) => {}
+                // Nothing follows the end of a session.
+                Ok(0) => break,
+                Err(error) => return Err(Error::new(Code::Protocol, format!("TLS with {server} failed: {error}"))),
             }
         }
         Ok(())
