@@ -43,7 +43,7 @@ class Table:
         self.renewals = 0
 
     def row(self, since: float) -> float:
-        left = self.redis.call("PTTL", LOCK) / 1000
+        left: float = self.redis.call("PTTL", LOCK) / 1000
         renewed = self.last is not None and left > self.last
         self.renewals += renewed
         self.last = left
@@ -96,13 +96,13 @@ def one(redis: Redis, url: str) -> Actor:
     took = (node.hears("held", 5).at - released) * 1000
 
     spent = {name: after[name] - before[name] for name in after}
-    tries = spent["scripts"] - table.renewals
+    scripts, tries = spent["scripts"], spent["scripts"] - table.renewals
     say(
         "",
         f"    node got the lock {took:.1f} ms after python began to release it.",
-        f"    In the {waited:.0f} s before, the server ran {spent['scripts']} scripts: {table.renewals} renewals by python, and "
-        f"{tries} tries by node,",
-        f"    which sleeps until the release is announced (subscriptions: {spent['subscriptions']}) or a lease is over.",
+        f"    In the {waited:.0f} s before, the server ran {scripts} scripts:",
+        f"    {table.renewals} renewals by python, and {tries} tries by node, which sleeps until the release is",
+        f"    announced (subscriptions: {spent['subscriptions']}) or a lease is over.",
         f"    A poller asking ten times a second would have sent {waited * 10:.0f} requests.",
     )
     expect(table.renewals >= 5, f"only {table.renewals} renewals were seen")
