@@ -14,11 +14,34 @@ function cancellable(options, start) {
   if (signal.aborted) return Promise.reject(signal.reason)
   const cancel = new Cancel(host)
   const promise = start(cancel)
-  const abort = () => cancel.cancel(signal.reason)
-  const settled = () => signal.removeEventListener('abort', abort)
-  signal.addEventListener('abort', abort, { once: true })
+  const waiting = waitingFor(signal)
+  waiting.add(cancel)
+  const settled = () => {
+    if (waiting.delete(cancel) && waiting.size === 0) waiting.stop()
+  }
   promise.then(settled, settled)
   return promise
+}
+
+// One listener for each signal, however many acquires share it: Node warns of more than ten.
+const listening = new WeakMap()
+
+function waitingFor(signal) {
+  let waiting = listening.get(signal)
+  if (waiting === undefined) {
+    waiting = new Set()
+    const abort = () => {
+      listening.delete(signal)
+      for (const cancel of waiting) cancel.cancel(signal.reason)
+    }
+    waiting.stop = () => {
+      listening.delete(signal)
+      signal.removeEventListener('abort', abort)
+    }
+    listening.set(signal, waiting)
+    signal.addEventListener('abort', abort, { once: true })
+  }
+  return waiting
 }
 
 const controllers = new WeakMap()

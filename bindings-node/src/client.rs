@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bandog::Event;
 use bandog::host::{self, Filter, Handle, HoldId, Listener};
-use napi::bindgen_prelude::{AsyncTask, Unknown};
-use napi::{Env, Result, Task};
+use napi::Result;
+use napi::bindgen_prelude::{PromiseRaw, Unknown};
 use napi_derive::napi;
 
 use crate::convert::{self, Asked};
@@ -22,7 +22,7 @@ use crate::raw::Callback;
 pub(crate) struct ClientState {
     pub(crate) driver: bandog::Client,
     /// How long a close may take: one `opTimeout`.
-    patience: Duration,
+    pub(crate) patience: Duration,
     pub(crate) looped: Rc<Loop>,
     pub(crate) adopted: Cell<bool>,
     losses: RefCell<Option<Losses>>,
@@ -151,27 +151,8 @@ impl Client {
     /// Releases what this client holds, ends its waits with `Closed`, and stops its threads. Takes at most
     /// about one `opTimeout`. Calling it again does nothing.
     #[napi(ts_return_type = "Promise<void>")]
-    pub fn close(&self) -> AsyncTask<Closing> {
+    pub fn close(&self) -> Result<PromiseRaw<'static, ()>> {
         self.state.forget_losses();
-        self.state.looped.end_streams(&self.state);
-        self.state.looped.discard(&self.state);
-        AsyncTask::new(Closing(self.state.driver.clone(), self.state.patience))
-    }
-}
-
-/// Closing waits for the server, so it is done beside the loop.
-pub struct Closing(bandog::Client, Duration);
-
-impl Task for Closing {
-    type Output = ();
-    type JsValue = ();
-
-    fn compute(&mut self) -> Result<()> {
-        host::close(&self.0, self.1);
-        Ok(())
-    }
-
-    fn resolve(&mut self, _: Env, (): ()) -> Result<()> {
-        Ok(())
+        self.state.looped.close(&self.state)
     }
 }

@@ -3,11 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bandog::host::{self, Mail, Mailbox, Ticket, Wish};
-use napi::bindgen_prelude::{PromiseRaw, Unknown};
+use napi::bindgen_prelude::{PromiseRaw, Unknown, retain_current_module_for_unload_safety};
 use napi::{Env, JsValue, Result, sys};
 use napi_derive::napi;
 
@@ -29,6 +30,9 @@ pub(crate) struct Loop {
     mailbox: Arc<Mailbox>,
     tokens: Cell<u64>,
     pending: RefCell<HashMap<u64, Pending>>,
+    /// Clients that are being closed, and which of them are by now.
+    closing: RefCell<HashMap<u64, Deferred>>,
+    closed: Arc<Mutex<Vec<u64>>>,
     /// What keeps the process alive: promises of I/O, and events that somebody awaits.
     wanted: Cell<usize>,
     /// Clients that were used and not closed, strongly: a lock held is not lost because its client object is.
@@ -63,8 +67,7 @@ impl Loop {
         cancel: Option<&Cancel>,
     ) -> Result<PromiseRaw<'static, ()>> {
         self.adopt(client)?;
-        let token = self.tokens.get();
-        self.tokens.set(token + 1);
+        let token = self.token();
         let ticket = match host::submit(&client.driver, wish, &self.mailbox, token) {
             Ok(ticket) => ticket,
             Err(error) => return self.refuse(error.into()),
@@ -132,6 +135,15 @@ impl Loop {
         for stream in streams {
             stream.pump();
         }
+        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        for token in closed {
+            let deferred = self.closing.borrow_mut().remove(&token);
+            if let (Some(deferred), Ok(nothing)) = (deferred, raw::undefined(self.env)) {
+                // Fails only while the environment is being torn down.
+                let _ = deferred.settle(self.env, Ok(nothing));
+                self.unwant();
+            }
+        }
     }
 
     fn settle(&self, mail: Mail) {
@@ -179,9 +191,32 @@ impl Loop {
         Ok(())
     }
 
-    /// Lets go of a client that was closed.
-    pub(crate) fn discard(&self, client: &Rc<ClientState>) {
+    /// Closes a client. That waits for the server, so a thread of its own does it: those of libuv are few.
+    pub(crate) fn close(&self, client: &Rc<ClientState>) -> Result<PromiseRaw<'static, ()>> {
+        let streams = self.streams.borrow().clone();
+        streams.iter().filter(|stream| stream.is_of(client)).for_each(|stream| stream.end());
         self.clients.borrow_mut().retain(|other| !Rc::ptr_eq(other, client));
+
+        let (deferred, promise) = Deferred::new(self.env)?;
+        let token = self.token();
+        self.closing.borrow_mut().insert(token, deferred);
+        self.want();
+        let (driver, patience) = (client.driver.clone(), client.patience);
+        let (closed, waker) = (Arc::clone(&self.closed), Arc::clone(&self.waker));
+        thread::Builder::new()
+            .name("bandog-close".into())
+            .spawn(move || {
+                host::close(&driver, patience);
+                drop(driver);
+                closed.lock().unwrap_or_else(PoisonError::into_inner).push(token);
+                waker.wake();
+            })
+            .map_err(|error| napi::Error::from_reason(format!("no thread to close the client in: {error}")))?;
+        Ok(PromiseRaw::new(self.env.raw(), promise))
+    }
+
+    fn token(&self) -> u64 {
+        self.tokens.replace(self.tokens.get() + 1)
     }
 
     pub(crate) fn attend(&self, stream: &Rc<Stream>) {
@@ -190,12 +225,6 @@ impl Loop {
 
     pub(crate) fn dismiss(&self, stream: &Stream) {
         self.streams.borrow_mut().retain(|other| !std::ptr::eq(&raw const **other, stream));
-    }
-
-    /// Ends the event listeners of a client that is being closed.
-    pub(crate) fn end_streams(&self, client: &Rc<ClientState>) {
-        let streams = self.streams.borrow().clone();
-        streams.iter().filter(|stream| stream.is_of(client)).for_each(|stream| stream.end());
     }
 
     /// Releases what is held, as far as the server answers in time, and stops the threads.
@@ -212,6 +241,7 @@ impl Loop {
         self.leave();
         self.waker.close();
         self.pending.take();
+        self.closing.take();
         self.streams.take();
         self.words.take();
     }
@@ -228,6 +258,9 @@ impl Host {
     /// `fail` makes errors, `tell` calls listeners.
     #[napi(constructor)]
     pub fn new(env: Env, fail: Unknown, tell: Unknown) -> Result<Self> {
+        // Node unloads an addon with the last worker that used it, while a thread of ours may still be on its
+        // way out.
+        retain_current_module_for_unload_safety();
         let words = Words { fail: Callback::keep(env, fail.raw())?, tell: Callback::keep(env, tell.raw())? };
         let waker = Waker::new();
         let wake = Arc::clone(&waker);
@@ -237,6 +270,8 @@ impl Host {
             mailbox: Mailbox::new(move || wake.wake()),
             tokens: Cell::new(0),
             pending: RefCell::default(),
+            closing: RefCell::default(),
+            closed: Arc::default(),
             wanted: Cell::new(0),
             clients: RefCell::default(),
             streams: RefCell::default(),
