@@ -40,8 +40,8 @@ pub use crate::listen::{Filter, Listener};
 pub use crate::mailbox::{Mail, Mailbox, News};
 
 use crate::blocking;
-use crate::clock;
 use crate::client::Client;
+use crate::clock;
 use crate::fork;
 use crate::shared::Shared;
 use crate::waiter::Waiter;
@@ -272,9 +272,10 @@ impl Wish {
     /// Refuses what no server could do.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self {
-            Self::Acquire { wait: Wait::For(span), .. } if *span > MAX_SPAN => {
-                Err(Error::new(Code::InvalidOption, format!("the wait is above {MAX_SPAN}: give none to wait for ever")))
-            }
+            Self::Acquire { wait: Wait::For(span), .. } if *span > MAX_SPAN => Err(Error::new(
+                Code::InvalidOption,
+                format!("the wait is above {MAX_SPAN}: give none to wait for ever"),
+            )),
             Self::Acquire { lease: Some(lease), .. } | Self::Extend { lease, .. } => check_lease(*lease),
             _ => Ok(()),
         }
@@ -303,4 +304,3 @@ impl Release {
         }
     }
 }
-

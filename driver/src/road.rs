@@ -68,7 +68,7 @@ struct Live {
 #[derive(Debug, Default)]
 struct Outbox {
     items: VecDeque<Item>,
-    /// The channels to be subscribed to, whatever connections come and go.
+    /// The channels asked for. Not empty: a lost connection is opened again.
     channels: BTreeSet<Channel>,
 }
 
@@ -116,7 +116,7 @@ impl Road {
         lock(&self.outbox).items.push_back(Item::Call(call));
     }
 
-    /// Wants a channel, now and on every later connection. Under the engine's mutex.
+    /// Wants a channel. Under the engine's mutex.
     pub(crate) fn subscribe(&self, channel: Channel) {
         let mut outbox = lock(&self.outbox);
         if outbox.channels.insert(channel.clone()) {
@@ -208,8 +208,10 @@ impl Road {
         io.epoch += 1;
         io.live = Some(Live { connection, socket: socket.clone() });
         if self.link == Some(Link::Messages) {
+            // The engine, told next that the link is up, asks for every channel anew.
             let mut outbox = lock(&self.outbox);
-            outbox.items = outbox.channels.iter().cloned().map(Item::Subscribe).collect();
+            outbox.items.clear();
+            outbox.channels.clear();
         }
         self.seats.came_up(socket, || self.tally())
     }
@@ -224,21 +226,22 @@ impl Road {
             return None;
         }
         let mut reports = Vec::new();
+        let mut reason = None;
         if let Some(live) = io.live.take() {
+            reason = live.connection.failure().cloned();
             reports = live.connection.abandon();
             let unknown = reports.iter().any(|(_, error)| matches!(error, CallError::Unknown(_)));
             self.clogged.store(false, SeqCst);
             self.seats.went_down();
             live.socket.end(unknown);
         }
-        reports.extend(self.give_up(why));
+        reports.extend(self.give_up(reason.as_ref().unwrap_or(why)));
         Some(reports)
     }
 
     /// There is no connection and none could be made: takes the calls out of the outbox.
     pub(crate) fn give_up(&self, why: &Error) -> Vec<(CallId, CallError)> {
         let mut outbox = lock(&self.outbox);
-        // What there is to subscribe to is known from `channels`.
         outbox
             .items
             .drain(..)

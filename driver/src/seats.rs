@@ -180,12 +180,6 @@ impl Seats {
     pub(crate) fn is_up(&self) -> bool {
         lock(&self.inner).socket.is_some()
     }
-
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        let inner = lock(&self.inner);
-        inner.running == 0 && inner.followers.is_empty() && !matches!(inner.leader, Leader::Caller(_))
-    }
 }
 
 impl Inner {

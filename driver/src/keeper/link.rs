@@ -27,14 +27,15 @@ use crate::wire::{Connection, Incoming, Role};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A descriptor that something else keeps open for as long as this lives.
-pub(super) struct Borrowed<'a, T>(&'a T);
-
-impl<'a, T: AsRawFd> Borrowed<'a, T> {
-    pub(super) fn of(owner: &'a T) -> Self {
-        Self(owner)
-    }
+/// Has the runtime watch a descriptor.
+pub(super) fn watch<T: AsRawFd>(owner: &T, interest: Interest) -> io::Result<AsyncFd<Borrowed<'_, T>>> {
+    // SAFETY: the borrow keeps the owner alive, an owner keeps its descriptor open and never changes it;
+    // only a forked child sees another number, and there is no runtime in a child.
+    unsafe { AsyncFd::register_with_interest(Borrowed(owner), interest) }.map_err(|error| error.into_parts().1)
 }
+
+/// A descriptor that something else keeps open.
+pub(super) struct Borrowed<'a, T>(&'a T);
 
 impl<T: AsRawFd> AsRawFd for Borrowed<'_, T> {
     fn as_raw_fd(&self) -> RawFd {
@@ -89,7 +90,7 @@ enum Event<'a, T: AsRawFd> {
 
 /// Reads for as long as the keeper leads on this socket.
 async fn serve(shared: &Shared, road: &Road, socket: &Arc<Socket>) {
-    let Ok(fd) = AsyncFd::with_interest(Borrowed::of(&**socket), Interest::READABLE | Interest::WRITABLE) else {
+    let Ok(fd) = watch(&**socket, Interest::READABLE | Interest::WRITABLE) else {
         return sleep(FIRST_PAUSE).await;
     };
     loop {
@@ -200,10 +201,12 @@ async fn dial(address: SocketAddr) -> io::Result<OwnedFd> {
 
 async fn handshake(server: &Server, connection: &mut Connection, socket: &Socket) -> Result<(), Error> {
     let broken = |why: &dyn std::fmt::Display| {
-        Error::new(Code::Unreachable, format!("{server} ended the connection during the login ({why}): is it a Redis server?"))
+        Error::new(
+            Code::Unreachable,
+            format!("{server} ended the connection during the login ({why}): is it a Redis server?"),
+        )
     };
-    let interest = Interest::READABLE | Interest::WRITABLE;
-    let fd = AsyncFd::with_interest(Borrowed::of(socket), interest).map_err(|error| broken(&error))?;
+    let fd = watch(socket, Interest::READABLE | Interest::WRITABLE).map_err(|error| broken(&error))?;
     let mut buffer = [0; 4096];
     loop {
         while !connection.output().is_empty() {

@@ -62,7 +62,9 @@ impl Keeper {
         let mut thread = lock(&self.thread);
         if thread.is_none() && !shared.is_closed() {
             let spawned = self.spawn(shared).map_err(|error| {
-                let text = format!("the background thread could not be started ({error}): raise the limits of threads and open files");
+                let text = format!(
+                    "the background thread could not be started ({error}): raise the limits of threads and open files"
+                );
                 Error::new(Code::Unreachable, text)
             })?;
             let _ = self.id.set(spawned.thread().id());
@@ -196,11 +198,8 @@ where
 /// Wakes at the engine's deadlines, and only then.
 #[cfg(target_os = "linux")]
 async fn watch(shared: Arc<Shared>) {
-    use tokio::io::Interest;
-    use tokio::io::unix::AsyncFd;
-
     let Some(alarm) = shared.keeper.alarm.get() else { return };
-    let Ok(fd) = AsyncFd::with_interest(link::Borrowed::of(alarm), Interest::READABLE) else { return };
+    let Ok(fd) = link::watch(alarm, tokio::io::Interest::READABLE) else { return };
     shared.timeout();
     loop {
         if let Ok(mut ready) = fd.readable().await {
