@@ -54,10 +54,8 @@ impl Callback {
     pub(crate) fn value(&self) -> Result<sys::napi_value> {
         let mut value = ptr::null_mut();
         // SAFETY: the reference is alive and this is the loop's thread.
-        check(
-            unsafe { sys::napi_get_reference_value(self.env.raw(), self.kept, &raw mut value) },
-            "read a kept function",
-        )?;
+        let status = unsafe { sys::napi_get_reference_value(self.env.raw(), self.kept, &raw mut value) };
+        check(status, "read a kept function")?;
         Ok(value)
     }
 
