@@ -63,7 +63,7 @@ export function block(span) {
 }
 
 /** Just enough of the protocol to ask a server what it has. */
-class Raw {
+export class Raw {
   #socket
   #waiting = []
   #buffer = ''
