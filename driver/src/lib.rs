@@ -49,3 +49,7 @@ pub use bandog_core::time::{Millis, Time};
 pub use client::Client;
 pub use lock::{Events, Hold, Lock};
 pub use options::Options;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
