@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON_TOOLS := .venv/bin/python -m
 CHECKS := .venv/bin/python tools/checks.py
+# napi always names the target, so maturin does too: both then share what they build.
 # maturin installs into the environment that is active.
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
@@ -19,7 +20,7 @@ setup: ## install what is missing: redis-server, the Python tools into .venv, th
 
 build: setup ## build the Python package into .venv and the Node addon
 	@echo "build: Python package (maturin)"
-	@$(PYTHON_TOOLS) maturin develop --release --locked --quiet
+	@$(PYTHON_TOOLS) maturin develop --release --locked --target "$$(rustc -vV | sed -n 's/host: //p')"
 	@echo "build: Node addon (napi)"
 	@npm run --silent build
 
@@ -41,7 +42,7 @@ fmt: setup ## format Rust and Python
 	@$(PYTHON_TOOLS) ruff check --fix --quiet .
 
 stubs: build ## write the Python stubs and the TypeScript declarations from the doc comments in Rust
-	@true
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python bindings-python/stubs.py
 
 bench: build ## measure, and print ratios
 	@cargo bench --locked -p bandog-core

@@ -164,6 +164,7 @@ def redis() -> Iterator[str]:
         port = probe.getsockname()[1]
     directory = tempfile.mkdtemp(prefix="bandog-checks-")
     arguments = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no", "--dir", directory]
+    arguments += ["--enable-debug-command", "local"]
     server = subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
         for _ in range(200):
