@@ -13,7 +13,7 @@ use crate::fork;
 use crate::handle::forked;
 use crate::host::{Settled, Wish};
 use crate::parker::{Parker, Woken};
-use crate::road::Road;
+use crate::road::{Flow, Road};
 use crate::seats::Role;
 use crate::shared::{Shared, settled};
 use crate::sys;
@@ -168,13 +168,22 @@ impl<'a> Visit<'a> {
                 woken
             }
             Role::Lead(socket) => {
-                let woken = parker.park(Some((&socket, self.road.is_clogged())), Some(millis), guard.mask());
+                let clogged = self.road.is_clogged();
+                if !clogged {
+                    // The usual case: the reply comes before anything else can happen.
+                    match self.shared.pump(self.road, self.road.reader(), Some(&socket)) {
+                        Flow::Empty => {}
+                        Flow::Interrupted => return Woken { interrupted: true, ..Woken::default() },
+                        _ => return Woken::default(),
+                    }
+                }
+                let woken = parker.park(Some((&socket, clogged)), Some(millis), guard.mask());
                 drop(socket);
                 if woken.writable {
                     self.shared.flush(self.road, true);
                 }
                 if woken.readable {
-                    self.shared.pump(self.road);
+                    self.shared.pump(self.road, self.road.reader(), None);
                 }
                 woken
             }

@@ -4,22 +4,25 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use bandog_core::error::{Code, Error};
 
 use crate::fork;
-use crate::sys::{Poke, Socket, ppoll};
+use crate::sys::{self, Poke, Socket, ppoll};
 
-const EMPTY: u8 = 0;
-const PARKED: u8 = 1;
-const NOTIFIED: u8 = 2;
+const EMPTY: u32 = 0;
+/// In `ppoll`.
+const POLLING: u32 = 1;
+/// In a futex: costs half as much, but watches no socket and lets no blocked signal through.
+const SLEEPING: u32 = 2;
+const NOTIFIED: u32 = 3;
 
 /// One thread's place to sleep. An unpark that comes before the park ends it at once; nothing is written
 /// to the kernel unless the thread sleeps.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    state: AtomicU8,
+    state: AtomicU32,
     poke: Poke,
 }
 
@@ -47,22 +50,25 @@ impl Parker {
                 // A child's first thread inherits one whose descriptor is closed.
                 Some((made, parker)) if *made == generation => Ok(parker.clone()),
                 _ => {
-                    let parker = Arc::new(Self { state: AtomicU8::new(EMPTY), poke: Poke::new()? });
+                    let parker = Arc::new(Self { state: AtomicU32::new(EMPTY), poke: Poke::new()? });
                     *mine = Some((generation, parker.clone()));
                     Ok(parker)
                 }
             }
         })
         // The thread is ending: this park has a descriptor of its own.
-        .unwrap_or_else(|_| Ok(Arc::new(Self { state: AtomicU8::new(EMPTY), poke: Poke::new()? })))
+        .unwrap_or_else(|_| Ok(Arc::new(Self { state: AtomicU32::new(EMPTY), poke: Poke::new()? })))
         .map_err(|error: io::Error| {
             Error::new(Code::Unreachable, format!("no descriptor to wait on ({error}): raise the limit of open files"))
         })
     }
 
     pub(crate) fn unpark(&self) {
-        if self.state.swap(NOTIFIED, SeqCst) == PARKED {
-            self.poke.poke();
+        match self.state.swap(NOTIFIED, SeqCst) {
+            POLLING => self.poke.poke(),
+            #[cfg(target_os = "linux")]
+            SLEEPING => sys::wake(&self.state),
+            _ => {}
         }
     }
 
@@ -81,7 +87,15 @@ impl Parker {
         mask: Option<&libc::sigset_t>,
     ) -> Woken {
         let mut woken = Woken::default();
-        if self.state.compare_exchange(EMPTY, PARKED, SeqCst, SeqCst).is_err() {
+        let sleeps = cfg!(target_os = "linux") && socket.is_none() && mask.is_none();
+        let parked = if sleeps { SLEEPING } else { POLLING };
+        if self.state.compare_exchange(EMPTY, parked, SeqCst, SeqCst).is_err() {
+            self.reset();
+            return woken;
+        }
+        #[cfg(target_os = "linux")]
+        if sleeps {
+            woken.interrupted = sys::sleep(&self.state, SLEEPING, millis);
             self.reset();
             return woken;
         }

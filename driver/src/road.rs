@@ -8,10 +8,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bandog_core::error::Error;
-use bandog_core::io::{Call, CallError, CallId, Link, Push};
+use bandog_core::io::{Call, CallError, CallId, Link};
 use bandog_core::name::Channel;
 use tokio::sync::Notify;
 
@@ -86,6 +86,10 @@ pub(crate) enum Flow {
     Done,
     /// There may be more to read at once.
     More,
+    /// There was nothing to read.
+    Empty,
+    /// A signal came while there was nothing to read.
+    Interrupted,
     /// There is no connection, and something waits for one.
     Down,
     /// Bytes wait until the socket can be written: its leader must know.
@@ -174,26 +178,38 @@ impl Road {
     }
 
     /// Takes the right to read, until what was read is reported.
-    pub(crate) fn reader(&self) -> std::sync::MutexGuard<'_, Reader> {
+    pub(crate) fn reader(&self) -> MutexGuard<'_, Reader> {
         lock(&self.reader)
     }
 
-    /// Reads once, decodes, and writes what waits.
-    pub(crate) fn read(&self, reader: &mut Reader) -> Flow {
+    /// The same for the keeper, which must not wait for a caller that waits for its reply.
+    pub(crate) fn try_reader(&self) -> Option<MutexGuard<'_, Reader>> {
+        match self.reader.try_lock() {
+            Ok(reader) => Some(reader),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Reads once, decodes, and writes what waits. With a socket: waits a little for something to come.
+    pub(crate) fn read(&self, reader: &mut Reader, patient: Option<&Arc<Socket>>) -> Flow {
+        // Not under `io`: others write meanwhile. Nobody else reads meanwhile.
+        let received = patient.map(|socket| socket.receive(&mut reader.buffer));
         let mut io = lock(&self.io);
         let epoch = io.epoch;
         let Some(live) = &mut io.live else { return Flow::Done };
-        let count = match live.socket.read(&mut reader.buffer) {
+        if patient.is_some_and(|socket| !Arc::ptr_eq(socket, &live.socket)) {
+            return Flow::Done;
+        }
+        let count = match received.unwrap_or_else(|| live.socket.read(&mut reader.buffer)) {
             Ok(0) => return Flow::Broken(epoch),
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Flow::Done,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Flow::Empty,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Flow::Interrupted,
             Err(_) => return Flow::Broken(epoch),
         };
         let fine = live.connection.input(&reader.buffer[..count]).is_ok();
         while let Some(incoming) = live.connection.poll() {
-            if let Incoming::Push(Push::Refused(channel, _)) = &incoming {
-                lock(&self.outbox).channels.remove(channel);
-            }
             reader.incoming.push(incoming);
         }
         if !fine || self.write(&mut io).is_err() {

@@ -20,7 +20,7 @@ use crate::keeper::Keeper;
 use crate::listen::{Ears, Queue};
 use crate::mailbox::{Mail, News};
 use crate::options::Options;
-use crate::road::{Flow, Road};
+use crate::road::{Flow, Reader, Road};
 use crate::seats::Next;
 use crate::sys::Socket;
 use crate::waiter::{Waiter, Waiting, Wake, lock};
@@ -112,15 +112,20 @@ impl Shared {
 
     /// Applies a wish or report, drains the engine, and performs what it asks for. The only way to change
     /// the engine.
-    pub(crate) fn with<R>(&self, apply: impl FnOnce(&mut Turn<'_>) -> R) -> R {
+    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Turn<'_>) -> R) -> R {
+        let (result, after) = self.apply(change);
+        self.settle(after);
+        result
+    }
+
+    /// All of [`Shared::with`] that is done under the mutex.
+    fn apply<R>(&self, change: impl FnOnce(&mut Turn<'_>) -> R) -> (R, After) {
         let state = lock(&self.state);
         // Read under the mutex, so that the engine never sees time go back.
         let mut turn = Turn { now: clock::now(), shared: self, state, after: After::default() };
-        let result = apply(&mut turn);
+        let result = change(&mut turn);
         turn.drain();
-        let after = turn.finish();
-        self.settle(after);
-        result
+        (result, turn.finish())
     }
 
     /// States a wish; its end is told to the waiter.
@@ -179,12 +184,15 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Reads a road once and reports what came.
-    pub(crate) fn pump(&self, road: &Road) -> Flow {
-        let mut reader = road.reader();
-        let flow = road.read(&mut reader);
-        if !reader.incoming.is_empty() {
-            self.with(|turn| turn.report(road, &mut reader.incoming));
+    /// Reads a road once and reports what came. With a socket: waits a little for something to come.
+    pub(crate) fn pump(&self, road: &Road, mut reader: MutexGuard<'_, Reader>, patient: Option<&Arc<Socket>>) -> Flow {
+        let flow = road.read(&mut reader, patient);
+        if reader.incoming.is_empty() {
+            drop(reader);
+        } else {
+            let ((), after) = self.apply(|turn| turn.report(road, &mut reader.incoming));
+            drop(reader);
+            self.settle(after);
         }
         match flow {
             Flow::Broken(epoch) => self.fail(road, epoch),
@@ -198,7 +206,7 @@ impl Shared {
     /// Writes what waits on a road, and sees to it that somebody serves it.
     pub(crate) fn flush(&self, road: &Road, eager: bool) {
         match road.flush(eager) {
-            Flow::Done | Flow::More => {}
+            Flow::Done | Flow::More | Flow::Empty | Flow::Interrupted => {}
             Flow::Down => return road.bell.notify_one(),
             Flow::Clogged => self.nudge(road),
             Flow::Broken(epoch) => return self.fail(road, epoch),

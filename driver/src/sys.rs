@@ -2,33 +2,56 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicU32;
 
 use crate::fork::Descriptor;
 
-/// A connected, non-blocking socket.
+/// How long [`Socket::receive`] waits, in microseconds: many times a reply's usual way, and short enough
+/// for whatever else its caller should notice.
+const RECEIVE_MICROS: libc::suseconds_t = 5000;
+
+/// A connected socket. Everything but [`Socket::receive`] returns at once.
 #[derive(Debug)]
 pub(crate) struct Socket(Descriptor);
 
 impl Socket {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self(Descriptor::new(fd))
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
+        let span = libc::timeval { tv_sec: 0, tv_usec: RECEIVE_MICROS };
+        set_option(fd.as_raw_fd(), libc::SO_RCVTIMEO, &span)?;
+        #[cfg(not(target_os = "linux"))]
+        set_option(fd.as_raw_fd(), libc::SO_NOSIGPIPE, &1)?;
+        // SAFETY: no memory is involved.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+        // SAFETY: as above.
+        if flags < 0 || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(Descriptor::new(fd)))
     }
 
     /// As `read(2)`; `WouldBlock` when there is nothing.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         retry(|| {
             // SAFETY: the buffer is live and as long as stated.
-            unsafe { libc::recv(self.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) }
+            unsafe { libc::recv(self.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) }
         })
     }
 
-    /// As `write(2)`, never raising SIGPIPE.
+    /// Waits a little for something to read: one system call where a poll and a read are two. `WouldBlock`
+    /// when nothing came, `Interrupted` when a signal did.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the buffer is live and as long as stated.
+        let count = unsafe { libc::recv(self.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// As `write(2)`, never raising SIGPIPE; `WouldBlock` when the kernel takes no more.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         #[cfg(target_os = "linux")]
-        let flags = libc::MSG_NOSIGNAL;
-        // Elsewhere SO_NOSIGPIPE was set when the socket was made.
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         #[cfg(not(target_os = "linux"))]
-        let flags = 0;
+        let flags = libc::MSG_DONTWAIT;
         retry(|| {
             // SAFETY: the bytes are live and as many as stated.
             unsafe { libc::send(self.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) }
@@ -40,17 +63,8 @@ impl Socket {
     pub(crate) fn end(&self, abrupt: bool) {
         let fd = self.as_raw_fd();
         if abrupt {
-            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-            // SAFETY: the option's value is live and of the size stated.
-            unsafe {
-                libc::setsockopt(
-                    fd,
-                    libc::SOL_SOCKET,
-                    libc::SO_LINGER,
-                    (&raw const linger).cast(),
-                    size_of::<libc::linger>() as libc::socklen_t,
-                );
-            }
+            // Refused only for a connection that is gone.
+            let _ = set_option(fd, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
         }
         // SAFETY: no memory is involved; a descriptor that is gone is refused by the kernel.
         unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
@@ -186,6 +200,28 @@ pub(crate) fn ppoll(fds: &mut [libc::pollfd], millis: Option<u32>, mask: Option<
     if result < 0 { Err(error) } else { Ok(()) }
 }
 
+/// Sleeps while `word` has this value; says whether a signal ended it.
+#[cfg(target_os = "linux")]
+pub(crate) fn sleep(word: &AtomicU32, value: u32, millis: Option<u32>) -> bool {
+    let spec = millis.map(|millis| libc::timespec {
+        tv_sec: libc::time_t::from(millis / 1000),
+        tv_nsec: libc::c_long::from(millis % 1000 * 1_000_000),
+    });
+    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the word is live, the time is live or null, as the call allows.
+    let result = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value, spec)
+    };
+    result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+}
+
+/// Wakes who sleeps on `word`.
+#[cfg(target_os = "linux")]
+pub(crate) fn wake(word: &AtomicU32) {
+    // SAFETY: the word is live; nothing is read or written.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+}
+
 /// Changes this thread's signal mask; gives the old one.
 pub(crate) fn set_mask(how: libc::c_int, mask: &libc::sigset_t) -> libc::sigset_t {
     let mut old = empty_mask();
@@ -224,6 +260,13 @@ fn own(fd: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel just gave the descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn set_option<T>(fd: RawFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    let size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is live and of the size stated.
+    let result = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, std::ptr::from_ref(value).cast(), size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {

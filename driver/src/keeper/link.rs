@@ -100,10 +100,12 @@ async fn serve(shared: &Shared, road: &Road, socket: &Arc<Socket>) {
         }
         match event(&fd, road).await {
             // A caller that took the lead while we slept reads by itself.
-            Event::Read(mut ready) if road.seats.keeper_leads(|| road.tally()).is_some() => match shared.pump(road) {
-                Flow::More => tokio::task::yield_now().await,
-                _ => ready.clear_ready(),
-            },
+            Event::Read(mut ready) if road.seats.keeper_leads(|| road.tally()).is_some() => {
+                match road.try_reader().map(|reader| shared.pump(road, reader, None)) {
+                    None | Some(Flow::More) => tokio::task::yield_now().await,
+                    Some(_) => ready.clear_ready(),
+                }
+            }
             Event::Write(mut ready) => {
                 shared.flush(road, true);
                 if road.is_clogged() {
@@ -138,7 +140,7 @@ async fn open(shared: &Shared, road: &Road) -> Result<(Connection, Socket), Erro
     let role = if road.link == Some(Link::Messages) { Role::Messages } else { Role::Calls };
     let end = Instant::now() + limit;
     let attempt = async {
-        let socket = Socket::new(connect(&server, end).await?);
+        let socket = Socket::new(connect(&server, end).await?).map_err(|error| refused(&server, &error))?;
         let mut connection = begin(shared, &server, role).await?;
         handshake(&server, &mut connection, &socket).await?;
         Ok((connection, socket))
@@ -163,10 +165,7 @@ async fn begin(shared: &Shared, server: &Server, role: Role) -> Result<Connectio
 }
 
 async fn connect(server: &Server, end: Instant) -> Result<OwnedFd, Error> {
-    let refused = |error: io::Error| {
-        let text = format!("cannot reach {server} ({error}): check the address, and that the server is running");
-        Error::new(Code::Unreachable, text)
-    };
+    let refused = |error: io::Error| refused(server, &error);
     match &server.address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(refused)?;
@@ -187,6 +186,11 @@ async fn connect(server: &Server, end: Instant) -> Result<OwnedFd, Error> {
             Err(refused(last))
         }
     }
+}
+
+fn refused(server: &Server, error: &io::Error) -> Error {
+    let text = format!("cannot reach {server} ({error}): check the address, and that the server is running");
+    Error::new(Code::Unreachable, text)
 }
 
 async fn dial(address: SocketAddr) -> io::Result<OwnedFd> {
