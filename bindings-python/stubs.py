@@ -25,7 +25,7 @@ PRIVATE = ("_close", "_exit", "_owner_ended")
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        command = ["maturin", "generate-stubs", "--quiet", "--features", "stubs", "--out", folder]
+        command = [sys.executable, "-m", "maturin", "generate-stubs", "--quiet", "--features", "stubs", "--out", folder]
         subprocess.run(command, cwd=HERE.parent, check=True)
         (found,) = Path(folder).rglob("*.pyi")
         text = found.read_text()

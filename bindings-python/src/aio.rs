@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bandog::Error;
-use bandog::host::{self, News, Release, Settled, Ticket, Wish};
+use bandog::host::{self, Mailbox, News, Release, Settled, Ticket, Wish};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -174,7 +174,15 @@ impl Call {
         traceback: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = traceback;
-        self.close(py);
+        match self.take() {
+            // Whoever wanted to release still wants to.
+            State::New(wish @ Wish::Release(_), false) => {
+                let nobody = Mailbox::new(|| {});
+                let _ = host::submit(&self.client.driver, wish, &nobody, 0);
+            }
+            State::Waiting(waiting) => self.abandon(py, &waiting),
+            State::New(..) | State::Ready(_) | State::Done => {}
+        }
         let error = match (kind.cast::<PyType>(), value) {
             (Ok(class), None) => class.call0()?,
             (Ok(_), Some(value)) if value.is_instance(kind)? => value,

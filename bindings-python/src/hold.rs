@@ -1,9 +1,8 @@
 //! One level of a held lock, as the caller has it in hand.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bandog::host::{self, Handle, HoldView, Release, Via, Wait, Wish};
+use bandog::host::{self, Handle, HoldView, LocalOwner, Release, Via, Wait, Wish};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -31,6 +30,27 @@ impl Home {
     }
 }
 
+/// The blocks of one lock object that are open now, with what each of them holds.
+#[derive(Default)]
+pub(crate) struct Blocks(Mutex<Vec<(LocalOwner, Py<Hold>)>>);
+
+impl Blocks {
+    pub(crate) fn enter(&self, owner: LocalOwner, hold: Py<Hold>) {
+        self.open().push((owner, hold));
+    }
+
+    /// What the block that is left now holds: this owner's innermost, else the only one there is.
+    pub(crate) fn leave(&self, owner: LocalOwner) -> Option<Py<Hold>> {
+        let mut open = self.open();
+        let own = open.iter().rposition(|(by, _)| *by == owner);
+        own.or((open.len() == 1).then_some(0)).map(|at| open.remove(at).1)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<(LocalOwner, Py<Hold>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A lock that is held: what `acquire` returns and `with` yields.
 ///
 /// It is the right to release: it works from any thread and task. As a context manager it releases at the
@@ -41,21 +61,18 @@ pub(crate) struct Hold {
     handle: Handle,
     home: Home,
     via: Via,
-    /// Set by an explicit release: leaving a block then does nothing.
-    released: AtomicBool,
 }
 
 impl Hold {
     pub(crate) fn new(client: Arc<Shared>, handle: Handle, home: Home) -> Self {
-        Self { client, handle, home, via: host::next_via(), released: AtomicBool::new(false) }
+        Self { client, handle, home, via: host::next_via() }
     }
 
     fn view(&self, py: Python<'_>) -> PyResult<Option<HoldView>> {
         local(py, self.handle.view(&self.client.driver))
     }
 
-    fn release_wish(&self) -> Wish {
-        self.released.store(true, Ordering::Relaxed);
+    pub(crate) fn release_wish(&self) -> Wish {
         Wish::Release(Release::Handle(self.handle.clone()))
     }
 
@@ -171,7 +188,6 @@ impl Hold {
     /// lock is free within `free_at_latest` seconds.
     #[pyo3(signature = () -> "None")]
     fn release(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        refuse_in_loop(py, &self.client, "await hold.release_async()")?;
         self.call(py, self.release_wish(), &Answer::Nothing, "await hold.release_async()")
     }
 
@@ -233,9 +249,6 @@ impl Hold {
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let _ = (kind, traceback);
-        if self.released.load(Ordering::Relaxed) {
-            return Ok(py.None());
-        }
         self.call(py, self.release_wish(), &Answer::Leave(value.map(Bound::unbind)), "async with hold")
     }
 
@@ -256,9 +269,6 @@ impl Hold {
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Call> {
         let _ = (kind, traceback);
-        if self.released.load(Ordering::Relaxed) {
-            return Ok(Call::ready(&self.client, py.None(), "Hold.__aexit__"));
-        }
         self.later(py, self.release_wish(), Answer::Leave(value.map(Bound::unbind)), "Hold.__aexit__")
     }
 

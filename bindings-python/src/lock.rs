@@ -10,6 +10,7 @@ use crate::aio::Call;
 use crate::block;
 use crate::convert::{self, Span};
 use crate::events::Events;
+use crate::hold::Blocks;
 use crate::owner;
 use crate::shared::Shared;
 use crate::wish::Answer;
@@ -28,11 +29,12 @@ pub(crate) struct Lock {
     via: Via,
     wait: Wait,
     lease: Option<Millis>,
+    blocks: Arc<Blocks>,
 }
 
 impl Lock {
     pub(crate) fn new(client: Arc<Shared>, name: Name, wait: Wait, lease: Option<Millis>) -> Self {
-        Self { client, name, via: host::next_via(), wait, lease }
+        Self { client, name, via: host::next_via(), wait, lease, blocks: Arc::default() }
     }
 
     fn acquire_wish(&self, py: Python<'_>, wait: Wait, lease: Option<Millis>) -> PyResult<Wish> {
@@ -44,8 +46,22 @@ impl Lock {
         Ok(Wish::Release(Release::Innermost { name: self.name.clone(), owner: owner::current(py)? }))
     }
 
-    fn leave_wish(&self, py: Python<'_>) -> PyResult<Wish> {
-        Ok(Wish::Release(Release::Entered { name: self.name.clone(), owner: owner::current(py)?, via: self.via }))
+    fn enter(&self, py: Python<'_>) -> PyResult<(Wish, Answer)> {
+        let wish = self.acquire_wish(py, self.wait, self.lease)?;
+        Ok((wish, Answer::Block(self.name.clone(), owner::current(py)?, Arc::clone(&self.blocks))))
+    }
+
+    fn leave(&self, py: Python<'_>, value: Option<Bound<'_, PyAny>>) -> PyResult<(Wish, Answer)> {
+        let owner = owner::current(py)?;
+        Ok(match self.blocks.leave(owner) {
+            Some(hold) => (hold.get().release_wish(), Answer::Leave(value.map(Bound::unbind))),
+            // Nothing was ever entered through this number, and the core says so in its words.
+            None => {
+                let via = host::next_via();
+                let entered = Release::Entered { name: self.name.clone(), owner, via };
+                (Wish::Release(entered), Answer::Nothing)
+            }
+        })
     }
 
     fn call(&self, py: Python<'_>, wish: Wish, answer: &Answer, twin: &str) -> PyResult<Py<PyAny>> {
@@ -198,8 +214,8 @@ impl Lock {
 
     #[pyo3(signature = () -> "Hold")]
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let wish = self.acquire_wish(py, self.wait, self.lease)?;
-        self.call(py, wish, &Answer::Hold(self.name.clone()), "async with lock")
+        let (wish, answer) = self.enter(py)?;
+        self.call(py, wish, &answer, "async with lock")
     }
 
     #[pyo3(signature = (
@@ -214,13 +230,14 @@ impl Lock {
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let _ = (kind, traceback);
-        self.call(py, self.leave_wish(py)?, &Answer::Leave(value.map(Bound::unbind)), "async with lock")
+        let (wish, answer) = self.leave(py, value)?;
+        self.call(py, wish, &answer, "async with lock")
     }
 
     #[pyo3(signature = () -> "Coroutine[Any, Any, Hold]")]
     fn __aenter__(&self, py: Python<'_>) -> PyResult<Call> {
-        let wish = self.acquire_wish(py, self.wait, self.lease)?;
-        self.later(py, wish, Answer::Hold(self.name.clone()), "Lock.__aenter__")
+        let (wish, answer) = self.enter(py)?;
+        self.later(py, wish, answer, "Lock.__aenter__")
     }
 
     #[pyo3(signature = (
@@ -235,7 +252,8 @@ impl Lock {
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Call> {
         let _ = (kind, traceback);
-        self.later(py, self.leave_wish(py)?, Answer::Leave(value.map(Bound::unbind)), "Lock.__aexit__")
+        let (wish, answer) = self.leave(py, value)?;
+        self.later(py, wish, answer, "Lock.__aexit__")
     }
 
     fn __repr__(&self) -> String {

@@ -107,20 +107,25 @@ impl Port {
         event_loop.call_method0(intern!(py, "is_closed")).and_then(|closed| closed.is_truthy()).unwrap_or(true)
     }
 
-    /// Takes the descriptor out of the loop. Only in the loop's own thread.
-    fn retire(&self, py: Python<'_>) {
+    /// Takes the descriptor out of the loop. Only in the loop's own thread, or when the loop is closed.
+    pub(crate) fn retire(&self, py: Python<'_>) {
         if let Some(event_loop) = self.event_loop(py) {
             // A closed loop has forgotten it already.
             let _ = event_loop.call_method1(intern!(py, "remove_reader"), (self.bell.poke.fd(),));
         }
-        *lock(&self.bell.without_reader) = None;
+        let turn = lock(&self.bell.without_reader).take();
+        drop(turn);
         lock(&self.state).losses = None;
     }
 
-    /// The client is closed: leave the loop in its next turn.
-    pub(crate) fn close(&self) {
-        lock(&self.state).closing = true;
-        self.bell.ring();
+    /// The client is closed: leave the loop in its next turn, or now if it has none any more.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        if self.is_dead(py) {
+            self.retire(py);
+        } else {
+            lock(&self.state).closing = true;
+            self.bell.ring();
+        }
     }
 
     pub(crate) fn bell(&self) -> Arc<Bell> {

@@ -76,6 +76,7 @@ impl Shared {
         let all: Vec<_> = guard(&self.ports).iter().map(|(key, (_, port))| (*key, port.clone_ref(py))).collect();
         for (key, port) in all {
             if port.get().is_dead(py) {
+                port.get().retire(py);
                 let dead = guard(&self.ports).remove(&key);
                 drop(dead);
             }
@@ -103,7 +104,7 @@ impl Shared {
         *guard(&self.losses) = None;
         let ports: Vec<_> = guard(&self.ports).drain().collect();
         for (_, (_, port)) in ports {
-            port.get().close();
+            port.get().close(py);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::convert::seconds;
 use crate::errors::raise;
-use crate::hold::{Hold, Home};
+use crate::hold::{Blocks, Hold, Home};
 use crate::shared::Shared;
 
 /// Fills in who asks, for a wish that was stated outside any task.
@@ -25,6 +25,8 @@ pub(crate) fn set_owner(wish: &mut Wish, asks: LocalOwner) {
 pub(crate) enum Answer {
     /// The hold, or `LockTimeout` with the name.
     Hold(Name),
+    /// The same for a block, which is noted as entered by this owner.
+    Block(Name, LocalOwner, Arc<Blocks>),
     /// The hold or `None`.
     HoldOrNone,
     /// `None`.
@@ -50,6 +52,8 @@ impl Answer {
     ) -> PyResult<Py<PyAny>> {
         let settled = match (result, self) {
             (Ok(settled), _) => settled,
+            // Released inside the block already: leaving it does nothing more.
+            (Err(error), Self::Leave(_)) if error.code() == Code::NotOwner => return Ok(py.None()),
             (Err(error), Self::Leave(Some(body))) => {
                 // The body's own exception goes first; what the release said goes with it.
                 let note = format!("leaving the block: {error}");
@@ -62,15 +66,18 @@ impl Answer {
             (Self::Hold(_) | Self::HoldOrNone, Settled::Held(handle)) => {
                 Py::new(py, Hold::new(Arc::clone(client), handle, home.clone_ref(py)))?.into_py_any(py)
             }
-            (Self::Hold(name), Settled::Busy) => {
-                let busy = Error::new(Code::Timeout, "another holds it, and the wait is over").of(name);
+            (Self::Block(_, owner, blocks), Settled::Held(handle)) => {
+                let hold = Py::new(py, Hold::new(Arc::clone(client), handle, home.clone_ref(py)))?;
+                blocks.enter(*owner, hold.clone_ref(py));
+                hold.into_py_any(py)
+            }
+            (Self::Hold(name) | Self::Block(name, ..), Settled::Busy) => {
+                let busy = Error::new(Code::Timeout, "it was not granted within the wait: another holds it or the server was slow").of(name);
                 Err(raise(py, &busy))
             }
             (Self::HoldOrNone, Settled::Busy)
             | (Self::Nothing | Self::Leave(_), Settled::Released { .. })
-            | (Self::Nothing, Settled::Extended) => {
-                Ok(py.None())
-            }
+            | (Self::Nothing, Settled::Extended) => Ok(py.None()),
             (Self::Forced, Settled::Forced(any)) => any.into_py_any(py),
             (Self::Locked, Settled::Status(status)) => status.is_some().into_py_any(py),
             (Self::Remaining, Settled::Status(status)) => {

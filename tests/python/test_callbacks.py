@@ -1,0 +1,128 @@
+"""F35, L7: who holds is told once, and a callback that throws harms nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from typing import Any
+
+import bandog
+import pytest
+import redis
+
+
+def test_l7_told_when_the_key_is_deleted(url: str, raw: redis.Redis, name: str) -> None:
+    with bandog.connect(url, watchdog=0.6) as client:
+        hold = client.lock(name).acquire()
+        told = threading.Event()
+        hold.on_lost(told.set)
+        raw.delete(name)
+        assert told.wait(0.6 / 3 + 0.1)
+        assert hold.lost == "taken"
+        assert hold.valid is False
+        later: list[str] = []
+        hold.on_lost(later.append, "at once")
+        assert later == ["at once"]
+        with pytest.raises(bandog.LockLost):
+            hold.release()
+
+
+def test_l7_told_at_the_deadline_of_a_fixed_lease(client: bandog.Client, name: str) -> None:
+    start = time.monotonic()
+    hold = client.lock(name, lease=0.5).acquire()
+    told = threading.Event()
+    hold.on_lost(told.set)
+    assert told.wait(1)
+    # D = L - M, M = 50 ms: before anybody else could get it
+    assert 0.4 < time.monotonic() - start < 0.49
+    assert hold.valid is False
+
+
+def test_a_release_tells_nobody(client: bandog.Client, name: str) -> None:
+    told: list[int] = []
+    with client.lock(name) as hold:
+        hold.on_lost(told.append, 1)
+    hold.on_lost(told.append, 2)
+    time.sleep(0.05)
+    assert told == []
+
+
+def test_f35_a_throwing_callback_is_reported_once(
+    url: str, raw: redis.Redis, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_value))
+    with bandog.connect(url, watchdog=0.3) as client:
+        lost, kept = client.lock(name).acquire(), client.lock(name + ":kept").acquire()
+        done = threading.Event()
+        lost.on_lost(lambda: 1 / 0)
+        lost.on_lost(done.set)
+        raw.delete(name)
+        assert done.wait(1)
+        time.sleep(0.4)
+        assert [type(error) for error in reported] == [ZeroDivisionError]
+        assert kept.valid
+        assert raw.pttl(name + ":kept") > 100
+        kept.release()
+
+
+def test_asyncio_callbacks_run_in_their_loop(url: str, raw: redis.Redis, name: str) -> None:
+    async def main() -> None:
+        reported: list[Any] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        async with bandog.connect(url, watchdog=0.3) as client:
+            hold = await client.lock(name).acquire_async()
+            told: asyncio.Future[int] = loop.create_future()
+            hold.on_lost(lambda: 1 / 0)
+            hold.on_lost(lambda: told.set_result(threading.get_ident()))
+            raw.delete(name)
+            assert await asyncio.wait_for(told, 1) == threading.get_ident()
+            assert [type(error) for error in reported] == [ZeroDivisionError]
+            with pytest.raises(bandog.LockLost):
+                await hold.release_async()
+
+    asyncio.run(main())
+
+
+def test_every_one_of_many_is_told(url: str, raw: redis.Redis, name: str) -> None:
+    with bandog.connect(url, watchdog=1.5) as client:
+        count = 3000
+        told = threading.Semaphore(0)
+        names = [f"{name}:{number}" for number in range(count)]
+        holds = [client.lock(each).acquire() for each in names]
+        for hold in holds:
+            hold.on_lost(told.release)
+        raw.delete(*names)
+        for _ in range(count):
+            assert told.acquire(timeout=5)
+        assert not any(hold.valid for hold in holds)
+
+
+def test_what_cannot_be_called_is_refused(client: bandog.Client, name: str) -> None:
+    with client.lock(name) as hold, pytest.raises(TypeError):
+        hold.on_lost(5)  # type: ignore[arg-type]
+
+
+def test_r1_the_callback_thread_ends_with_its_clients(url: str, name: str) -> None:
+    with bandog.connect(url) as client, client.lock(name) as hold:
+        hold.on_lost(print)
+        assert "bandog-callbacks"[:15] in threads()
+    end = time.monotonic() + 1
+    while "bandog-callbacks"[:15] in threads():
+        assert time.monotonic() < end
+    assert [thread.name for thread in threading.enumerate() if "Dummy" in thread.name] == []
+
+
+def threads() -> list[str]:
+    from pathlib import Path
+
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found.append((task / "comm").read_text().strip())
+        except OSError:
+            continue
+    return found
