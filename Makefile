@@ -44,8 +44,13 @@ fmt: setup ## format Rust and Python
 stubs: build ## write the Python stubs and the TypeScript declarations from the doc comments in Rust
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python bindings-python/stubs.py
 
-bench: build ## measure, and print ratios
+bench: build ## measure, and print ratios to a bare socket; the machine should be quiet
 	@cargo bench --locked -p bandog-core
+	@taskset -c 0 cargo bench --locked -p bandog --bench pair
+	@$(PYTHON_TOOLS) pip install --quiet --requirement benches/requirements.txt
+	@npm ci --silent --prefix benches
+	@.venv/bin/python benches/run.py
+	@.venv/bin/python benches/held.py
 
 clean: ## remove what was built, and the installed tools
 	@cargo clean --quiet
