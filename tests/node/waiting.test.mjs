@@ -29,7 +29,7 @@ async function parked(name, of = client, options) {
   const waiting = of.lock(name).acquire(options)
   await subscribed(name)
   await sleep(30)
-  return waiting
+  return { waiting }
 }
 
 test('l2: woken by a message, median under 20 ms', async t => {
@@ -53,7 +53,7 @@ test('l2: woken by a message, median under 20 ms', async t => {
 test('l2: two tries and one SUBSCRIBE, then one try a message', async () => {
   const name = fresh()
   await (await client.lock(name).acquire()).release()
-  await (await parked(fresh(), client, { wait: 50 }).catch(() => ({ release() {} }))).release()
+  await assert.rejects((await parked(fresh(), client, { wait: 50 })).waiting, LockTimeout)
   await takeAs(call, name, 60_000)
   await call('CONFIG', 'RESETSTAT')
   const waiting = client.lock(name).acquire()
@@ -121,9 +121,7 @@ test('l3: the subscription dies between release and delivery: looked again after
   const took = []
   for (let round = 0; round < 3; round++) {
     const name = fresh()
-    const waiting = parked(name, far)
-    await subscribed(name)
-    await sleep(30)
+    const { waiting } = await parked(name, far)
     await wire.tell(`mute ${channelOf(name)}`)
     await freeAs(call, name)
     const began = performance.now()
@@ -139,7 +137,9 @@ test('l3: the subscription dies between release and delivery: looked again after
 
 test('l2: a message that overtakes the busy reply is not lost', async t => {
   const warm = fresh()
-  await (await Promise.all([parked(warm, far), subscribed(warm).then(() => sleep(50)).then(() => freeAs(call, warm))]))[0].release()
+  const first = await parked(warm, far)
+  await freeAs(call, warm)
+  await (await first.waiting).release()
   const links = (await wire.state()).open.filter(link => !link.commands.SUBSCRIBE)
   const SLOW = 80
   const took = []
@@ -190,8 +190,7 @@ test('l5: a wait is total: median within 50 ms', async t => {
 
 test('wait 0 may pass the queue, and never waits', async () => {
   const name = fresh()
-  const waiting = parked(name)
-  await subscribed(name)
+  const { waiting } = await parked(name)
   const { value, took } = await timed(client.lock(name).tryAcquire())
   assert.equal(value, null)
   assert.ok(took < 100)
