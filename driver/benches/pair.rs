@@ -17,6 +17,7 @@ use bandog_core::time::Millis;
 
 const ROUNDS: usize = 20_000;
 const THREADS: usize = 100;
+const SPAN: Duration = Duration::from_secs(2);
 
 #[expect(clippy::print_stdout, reason = "a bench prints")]
 fn main() {
@@ -46,8 +47,14 @@ fn main() {
     if std::env::args().any(|arg| arg == "sync") {
         return;
     }
+    let before = cpu();
     let many = threads(&client);
-    println!("{THREADS} threads           {:8.0} pairs/s  {:.2}x", many, many * floor.as_secs_f64());
+    let spent = (cpu() - before).as_secs_f64() * 1e6 / (many * SPAN.as_secs_f64());
+    println!(
+        "{THREADS} threads           {:8.0} pairs/s  {:.2}x  {spent:.1} us of our cpu a pair",
+        many,
+        many * floor.as_secs_f64()
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let asynchronous = runtime.block_on(async {
         let mut spans = Vec::new();
@@ -71,6 +78,18 @@ fn timed(what: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
+/// What this process used so far.
+fn cpu() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a live value, and zeros are one.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let span = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    span(usage.ru_utime) + span(usage.ru_stime)
+}
+
 fn p50(mut spans: Vec<Duration>) -> Duration {
     spans.sort_unstable();
     spans[spans.len() / 2]
@@ -84,7 +103,7 @@ fn threads(client: &Client) -> f64 {
             let (client, pairs) = (client.clone(), pairs.clone());
             thread::spawn(move || {
                 let lock = client.lock(&format!("bench:{at}")).unwrap();
-                while start.elapsed() < Duration::from_secs(2) {
+                while start.elapsed() < SPAN {
                     lock.acquire_blocking().unwrap().release_blocking().unwrap();
                     pairs.fetch_add(1, Ordering::Relaxed);
                 }

@@ -15,8 +15,9 @@ use crate::host::{Settled, Wish};
 use crate::parker::{Parker, Woken};
 use crate::road::{Flow, Road};
 use crate::seats::Role;
-use crate::shared::{Shared, settled};
+use crate::shared::Shared;
 use crate::sys;
+use crate::turn::settled;
 use crate::waiter::{Seat, Waiter};
 
 /// What a blocking call does about signals.
@@ -38,7 +39,8 @@ pub(crate) struct Guard {
 /// How long a caller parks until it looks at `interrupt` again.
 pub(crate) struct Patience {
     every: u32,
-    since: Time,
+    /// Set at the first park: most calls end without one.
+    since: Option<Time>,
 }
 
 /// How long closing waits for the keeper's thread beyond the time given.
@@ -90,7 +92,7 @@ pub(crate) fn close(shared: &Arc<Shared>, within: Duration) {
         visit.sent();
         let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
         let end = clock::now().0.saturating_add(millis.into());
-        let mut patience = Patience { every: millis.max(1), since: clock::now() };
+        let mut patience = Patience { every: millis.max(1), since: None };
         let mut over = || clock::now().0 >= end;
         // The keeper may have ended meanwhile: it tells whoever waits then.
         let _ = visit.wait(&Signals::Open.guard(), &mut patience, &mut over);
@@ -134,7 +136,7 @@ impl<'a> Visit<'a> {
             if let Some(outcome) = self.seat.take() {
                 return Ok(Some(outcome));
             }
-            let woken = self.park(guard, patience.millis());
+            let woken = self.park(guard, patience);
             if self.seat.is_ready() || !patience.is_over(woken) {
                 continue;
             }
@@ -151,11 +153,11 @@ impl<'a> Visit<'a> {
 
     /// Sleeps until something happened. Whoever waits for a reply of this wire leads or follows; who waits
     /// for its turn at a lock does neither, for its retries are the keeper's.
-    fn park(&mut self, guard: &Guard, millis: u32) -> Woken {
+    fn park(&mut self, guard: &Guard, patience: &mut Patience) -> Woken {
         let parker = &self.seat.parker;
         if self.road.tally().answered >= self.until {
             self.leave();
-            return parker.park(None, Some(millis), guard.mask());
+            return parker.park(None, Some(patience.millis()), guard.mask());
         }
         if !self.running {
             self.road.seats.enter();
@@ -163,7 +165,7 @@ impl<'a> Visit<'a> {
         }
         match self.road.seats.sit(self.seat, self.until) {
             Role::Follow => {
-                let woken = parker.park(None, Some(millis), guard.mask());
+                let woken = parker.park(None, Some(patience.millis()), guard.mask());
                 self.road.seats.rise(self.seat);
                 woken
             }
@@ -177,7 +179,7 @@ impl<'a> Visit<'a> {
                         _ => return Woken::default(),
                     }
                 }
-                let woken = parker.park(Some((&socket, clogged)), Some(millis), guard.mask());
+                let woken = parker.park(Some((&socket, clogged)), Some(patience.millis()), guard.mask());
                 drop(socket);
                 if woken.writable {
                     self.shared.flush(self.road, true);
@@ -238,21 +240,22 @@ impl Drop for Guard {
 
 impl Patience {
     pub(crate) fn new() -> Self {
-        Self { every: 1000, since: clock::now() }
+        Self { every: 1000, since: None }
     }
 
     /// How long to park at most.
-    pub(crate) fn millis(&self) -> u32 {
-        let passed = u32::try_from(clock::now().since(self.since).0).unwrap_or(u32::MAX);
-        self.every.saturating_sub(passed).max(1)
+    pub(crate) fn millis(&mut self) -> u32 {
+        let now = clock::now();
+        let passed = now.since(*self.since.get_or_insert(now)).0;
+        self.every.saturating_sub(u32::try_from(passed).unwrap_or(u32::MAX)).max(1)
     }
 
     /// Whether it is time to look at `interrupt`.
     pub(crate) fn is_over(&mut self, woken: Woken) -> bool {
         let now = clock::now();
-        let over = woken.interrupted || now.since(self.since).0 >= self.every.into();
+        let over = woken.interrupted || now.since(*self.since.get_or_insert(now)).0 >= self.every.into();
         if over {
-            self.since = now;
+            self.since = Some(now);
         }
         over
     }

@@ -20,8 +20,10 @@
 mod blocking;
 mod client;
 mod clock;
+mod events;
 mod fork;
 mod handle;
+mod hold;
 pub mod host;
 mod keeper;
 mod listen;
@@ -36,6 +38,7 @@ mod secret;
 mod server;
 mod shared;
 mod sys;
+mod turn;
 mod waiter;
 mod wire;
 
@@ -47,7 +50,9 @@ pub use bandog_core::owner::ClientId;
 pub use bandog_core::time::{Millis, Time};
 
 pub use client::Client;
-pub use lock::{Events, Hold, Lock};
+pub use events::Events;
+pub use hold::Hold;
+pub use lock::Lock;
 pub use options::Options;
 
 #[cfg(doctest)]

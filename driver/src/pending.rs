@@ -10,7 +10,8 @@ use bandog_core::io::{OpId, Outcome};
 use crate::fork;
 use crate::handle::forked;
 use crate::host::{Settled, Wish};
-use crate::shared::{Shared, settled};
+use crate::shared::Shared;
+use crate::turn::settled;
 use crate::waiter::{Promise, Waiter};
 
 /// A wish under way. Dropped before its end, it is cancelled.

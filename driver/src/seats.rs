@@ -3,7 +3,7 @@
 //!
 //! The invariant that keeps wakes from being lost: while replies are due and there is a connection, the
 //! wire has a leader, or a *running* caller: one between [`Seats::enter`] and [`Seats::leave`] that is not
-//! parked as a follower. A running caller sits down (and leads) or leaves (and then, under the same
+//! parked as a follower, or that is and has its outcome. A running caller sits down (and leads) or leaves (and then, under the same
 //! mutex, passes the lead on). Whoever makes replies due without being a caller asks [`Seats::attend`].
 
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl Seats {
         inner.running -= 1;
         match &inner.leader {
             Leader::Caller(leader) if leader.id == seat.id => inner.pass(tally()),
-            Leader::Nobody if inner.running == 0 => inner.pass(tally()),
+            Leader::Nobody => inner.pass(tally()),
             _ => Next::Nobody,
         }
     }
@@ -199,7 +199,9 @@ impl Inner {
             self.leader = Leader::Caller(follower.seat);
             return Next::Caller(parker);
         }
-        if self.running == 0 && tally.is_due() {
+        // A follower with an outcome is as good as running: it was woken, or will be.
+        let busy = self.running > 0 || self.followers.values().any(|follower| follower.seat.is_ready());
+        if tally.is_due() && !busy {
             self.leader = Leader::Keeper;
             return Next::Keeper;
         }

@@ -1,0 +1,265 @@
+//! One turn of the engine: a wish or report, then all that the engine asks for, until it asks no more.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, MutexGuard};
+
+use bandog_core::Engine;
+use bandog_core::error::{Code, Error};
+use bandog_core::io::{AcquireRequest, CallError, CallId, OpId, Outcome, Output, Wire};
+use bandog_core::time::Time;
+
+use crate::host::{Settled, Wish};
+use crate::listen::{Ears, Queue};
+use crate::mailbox::{Mail, News};
+use crate::road::Road;
+use crate::shared::{MESSAGES, Shared};
+use crate::waiter::{Waiter, Waiting, Wake};
+use crate::wire::Incoming;
+
+/// What the mutex guards.
+pub(crate) struct State {
+    pub(crate) engine: Engine,
+    pub(crate) waiting: HashMap<OpId, Waiting, BuildHasherDefault<Ids>>,
+    pub(crate) ears: Ears,
+    /// Who wants to know that nothing is under way any more.
+    pub(crate) idle: Vec<Waiter>,
+    /// When the keeper will wake at the latest.
+    pub(crate) armed: Option<Time>,
+    pub(crate) closed: bool,
+}
+
+/// Hashes ids that are never used twice and come from our own engine: nobody can choose them badly.
+#[derive(Default)]
+pub(crate) struct Ids(u64);
+
+impl Hasher for Ids {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        // Fibonacci's multiplier: the table looks at high and low bits.
+        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// The engine, locked, for one wish or report (or several, with [`Turn::drain`] between them).
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Time,
+    pub(crate) shared: &'a Shared,
+    pub(crate) state: MutexGuard<'a, State>,
+    pub(crate) after: After,
+}
+
+/// What to do once the engine is unlocked.
+#[derive(Default)]
+pub(crate) struct After {
+    /// Roads with something to write, a bit each.
+    pub(crate) dirty: u8,
+    pub(crate) wakes: Vec<Wake>,
+}
+
+impl State {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            waiting: HashMap::default(),
+            ears: Ears::default(),
+            idle: Vec::new(),
+            armed: None,
+            closed: false,
+        }
+    }
+}
+
+impl Turn<'_> {
+    pub(crate) fn tell<R>(&mut self, tell: impl FnOnce(&mut Engine, Time) -> R) -> R {
+        tell(&mut self.state.engine, self.now)
+    }
+
+    pub(crate) fn hear(&mut self, queue: &Arc<Queue>) -> Result<(), Error> {
+        self.state.ears.add(queue)?;
+        self.listening();
+        Ok(())
+    }
+
+    pub(crate) fn deafen(&mut self, queue: &Arc<Queue>) {
+        self.state.ears.remove(queue);
+        queue.close(&mut self.after.wakes);
+        self.listening();
+    }
+
+    fn listening(&mut self) {
+        let open = self.state.ears.are_open();
+        self.state.engine.set_listening(open);
+    }
+
+    pub(crate) fn wish(&mut self, wish: Wish, wire: Wire, waiter: impl FnOnce(OpId) -> Waiter) -> Result<OpId, Error> {
+        if self.state.closed {
+            return Err(wish.name().map_or_else(closed, |name| closed().of(name)));
+        }
+        let now = self.now;
+        let engine = &mut self.state.engine;
+        let mut held = None;
+        let op = match wish {
+            Wish::Acquire { name, owner, via, wait, lease, reenter } => {
+                held = Some(name.clone());
+                let reenter = reenter.map(|handle| handle.hold());
+                engine.acquire(now, AcquireRequest { name, owner, via, wire, wait, lease, reenter })
+            }
+            Wish::Release(release) => engine.release(now, release.target(), wire),
+            Wish::Extend { handle, lease } => engine.extend(now, handle.hold(), lease, wire),
+            Wish::ForceRelease(name) => engine.force_release(now, name, wire),
+            Wish::Status(name) => engine.status(now, name, wire),
+        };
+        match waiter(op) {
+            Waiter::Nobody => {}
+            waiter => drop(self.state.waiting.insert(op, Waiting { waiter, name: held })),
+        }
+        Ok(op)
+    }
+
+    pub(crate) fn report(&mut self, road: &Road, incoming: &mut Vec<Incoming>) {
+        for incoming in incoming.drain(..) {
+            match incoming {
+                Incoming::Ready => continue,
+                Incoming::Reply { call, result } => {
+                    road.answer(1);
+                    self.tell(|engine, now| engine.handle_reply(now, call, result));
+                }
+                Incoming::Unfenced(call) => self.tell(|engine, now| engine.handle_unfenced(now, call)),
+                Incoming::Push(push) => self.tell(|engine, now| engine.handle_push(now, push)),
+            }
+            self.drain();
+        }
+    }
+
+    /// Reports calls that will get no reply, and that the link is down.
+    pub(crate) fn lost(&mut self, road: &Road, reports: Vec<(CallId, CallError)>) {
+        for (call, error) in reports {
+            road.answer(1);
+            self.tell(|engine, now| engine.handle_reply(now, call, Err(error)));
+            self.drain();
+        }
+        if let Some(link) = road.link {
+            self.tell(|engine, now| engine.handle_link(now, link, false));
+            self.drain();
+        }
+    }
+
+    pub(crate) fn drain(&mut self) {
+        loop {
+            let mut severed = None;
+            while let Some(output) = self.state.engine.poll() {
+                match output {
+                    Output::Send(call) => {
+                        let at = (call.wire.0 as usize).min(MESSAGES - 1);
+                        self.after.dirty |= 1 << at;
+                        self.shared.roads[at].post(call);
+                    }
+                    Output::Subscribe(channel) => {
+                        self.after.dirty |= 1 << MESSAGES;
+                        self.shared.roads[MESSAGES].subscribe(channel);
+                    }
+                    Output::Unsubscribe(channel) => {
+                        self.after.dirty |= 1 << MESSAGES;
+                        self.shared.roads[MESSAGES].unsubscribe(channel);
+                    }
+                    Output::Sever(wire) => {
+                        severed = Some(wire);
+                        break;
+                    }
+                    Output::Done(op, outcome) => self.done(op, outcome),
+                    Output::Event(event) => self.state.ears.tell(&event, &mut self.after.wakes),
+                }
+            }
+            // At once, before later calls join those that this connection takes with it.
+            let Some(wire) = severed else { return };
+            let road = &self.shared.roads[(wire.0 as usize).min(MESSAGES - 1)];
+            let why = Error::new(
+                Code::Unreachable,
+                format!("the server at {} did not answer in time", self.shared.options.server()),
+            );
+            let reports = road.take_down(None, &why).unwrap_or_default();
+            road.bell.notify_one();
+            for (call, error) in reports {
+                road.answer(1);
+                self.tell(|engine, now| engine.handle_reply(now, call, Err(error)));
+            }
+            if let Some(link) = road.link {
+                self.tell(|engine, now| engine.handle_link(now, link, false));
+            }
+        }
+    }
+
+    fn done(&mut self, op: OpId, outcome: Outcome) {
+        let wakes = &mut self.after.wakes;
+        if outcome == Outcome::Granted {
+            if let Some(waiting) = self.state.waiting.get(&op) {
+                waiting.waiter.tell(outcome, wakes);
+            }
+        } else if let Some(waiting) = self.state.waiting.remove(&op) {
+            waiting.waiter.tell(outcome, wakes);
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> After {
+        let state = &mut *self.state;
+        if let Some(next) = state.engine.poll_timeout()
+            && state.armed.is_none_or(|armed| next < armed)
+        {
+            state.armed = Some(next);
+            self.shared.keeper.arm(next);
+        }
+        if !state.idle.is_empty() && state.engine.is_idle() {
+            for waiter in std::mem::take(&mut state.idle) {
+                waiter.tell(Outcome::Extended, &mut self.after.wakes);
+            }
+        }
+        self.after
+    }
+}
+
+impl Waiter {
+    pub(crate) fn tell(&self, outcome: Outcome, wakes: &mut Vec<Wake>) {
+        match self {
+            Self::Nobody => {}
+            Self::Seat(seat) => {
+                seat.put(outcome);
+                wakes.push(Wake::Thread(seat.parker.clone()));
+            }
+            Self::Task(promise) => wakes.extend(promise.put(outcome).map(Wake::Task)),
+            Self::Mailbox(mailbox, token) => {
+                let result = match outcome {
+                    Outcome::Granted => Ok(News::Granted),
+                    other => settled(other).map(News::Ended),
+                };
+                if mailbox.post(Mail { token: *token, result }) {
+                    wakes.push(Wake::Mailbox(mailbox.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// How a wish ended, for its caller.
+pub(crate) fn settled(outcome: Outcome) -> Result<Settled, Error> {
+    match outcome {
+        // A grant is claimed, not handed on.
+        Outcome::Granted | Outcome::Busy => Ok(Settled::Busy),
+        Outcome::Released { left } => Ok(Settled::Released { left }),
+        Outcome::Extended => Ok(Settled::Extended),
+        Outcome::Forced(any) => Ok(Settled::Forced(any)),
+        Outcome::Status(status) => Ok(Settled::Status(status)),
+        Outcome::Failed(error) => Err(error),
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(Code::Closed, "the client was closed: make a new one")
+}
