@@ -239,7 +239,18 @@ impl Engine {
             Verdict::Refused(text) if Refusal::of(&text) == Refusal::WrongType => {
                 self.lose(now, id, LossReason::Overwritten)
             }
-            Verdict::Refused(_) => self.renewal_failed(now, id),
+            Verdict::Refused(text) => {
+                // Said once: what is refused for good ends as "expired", and that alone explains nothing.
+                if hold.phase == Phase::Live
+                    && let refusal @ Refusal::Final(_) = Refusal::of(&text)
+                {
+                    let name = hold.name.clone();
+                    let error = refusal.error(&name, &text);
+                    let text = format!("the lock cannot be renewed: {}", error.message());
+                    self.event(Event::Warning { name: Some(name), text });
+                }
+                self.renewal_failed(now, id);
+            }
         }
     }
 
