@@ -82,23 +82,6 @@ impl Drop for Descriptor {
     }
 }
 
-/// Notes a descriptor that something else owns for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Mark(RawFd);
-
-impl Mark {
-    pub(crate) fn new(fd: RawFd) -> Self {
-        note(fd, true);
-        Self(fd)
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        note(self.0, false);
-    }
-}
-
 /// Notes that a descriptor is open and ours, or, before it is closed, that it is not any more.
 fn note(fd: RawFd, open: bool) {
     if let Some((word, bit)) = place(fd) {
@@ -120,11 +103,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_come_and_go() {
-        let mark = Mark::new(65_535);
+    fn notes_come_and_go() {
+        note(65_535, true);
         assert_eq!(OPEN[1023].load(SeqCst) >> 63, 1);
-        drop(mark);
+        note(65_535, false);
         assert_eq!(OPEN[1023].load(SeqCst) >> 63, 0);
-        drop(Mark::new(1 << 20));
+        note(1 << 20, true);
+        note(-1, true);
     }
 }

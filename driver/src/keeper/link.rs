@@ -16,7 +16,6 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::net::{TcpSocket, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::fork::Mark;
 use crate::road::{Flow, Road};
 use crate::server::{Address, Server};
 use crate::shared::Shared;
@@ -26,6 +25,9 @@ use crate::wire::{Connection, Incoming, Role};
 /// The pauses between attempts of the keeper's own two links double from the first to the second.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection that lasted no longer was of no use.
+const BRIEF: Duration = Duration::from_millis(5);
 
 /// Has the runtime watch a descriptor.
 pub(super) fn watch<T: AsRawFd>(owner: &T, interest: Interest) -> io::Result<AsyncFd<Borrowed<'_, T>>> {
@@ -48,14 +50,15 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
     let road = &shared.roads[at];
     let mut pause = None;
     let mut opened = None;
+    let mut used = false;
     loop {
         if let Some(socket) = road.seats.keeper_leads(|| road.tally()) {
             serve(&shared, road, &socket).await;
-        } else if road.seats.is_up() || !wanted(&shared, road, opened.is_some()) {
+        } else if road.seats.is_up() || !wanted(&shared, road, used) {
             road.bell.notified().await;
         } else {
-            // A connection that lasted for a moment only counts as an attempt that failed.
-            if opened.is_some_and(|at: Instant| at.elapsed() > LAST_PAUSE) {
+            // A server that takes connections only to end them counts as one that refuses them.
+            if opened.take().is_some_and(|at: Instant| at.elapsed() > BRIEF) {
                 pause = None;
             }
             if let Some(pause) = pause
@@ -67,6 +70,7 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
             match open(&shared, road).await {
                 Ok((connection, socket)) => {
                     opened = Some(Instant::now());
+                    used = true;
                     shared.came_up(road, connection, Arc::new(socket));
                 }
                 Err(error) => shared.refused(road, &error),
@@ -77,9 +81,10 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
 
 /// Whether there is a use for a connection. The link of renewals, once it was used, comes back by itself
 /// while the engine has any deadline: holds are renewed at once then.
-fn wanted(shared: &Shared, road: &Road, was_up: bool) -> bool {
-    road.has_work()
-        || was_up && road.link == Some(Link::Requests) && shared.read(|engine, _| engine.poll_timeout().is_some())
+fn wanted(shared: &Shared, road: &Road, used: bool) -> bool {
+    let returns =
+        || used && road.link == Some(Link::Requests) && shared.read(|engine, _| engine.poll_timeout().is_some());
+    road.has_work() || returns()
 }
 
 enum Event<'a, T: AsRawFd> {
@@ -195,12 +200,8 @@ fn refused(server: &Server, error: &io::Error) -> Error {
 
 async fn dial(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    let mark = Mark::new(socket.as_raw_fd());
     socket.set_nodelay(true)?;
-    let stream = socket.connect(address).await?;
-    let fd = OwnedFd::from(stream.into_std()?);
-    drop(mark);
-    Ok(fd)
+    Ok(socket.connect(address).await?.into_std()?.into())
 }
 
 async fn handshake(server: &Server, connection: &mut Connection, socket: &Socket) -> Result<(), Error> {
