@@ -211,7 +211,11 @@ impl Loop {
                 closed.lock().unwrap_or_else(PoisonError::into_inner).push(token);
                 waker.wake();
             })
-            .map_err(|error| napi::Error::from_reason(format!("no thread to close the client in: {error}")))?;
+            .map_err(|error| {
+                self.closing.borrow_mut().remove(&token);
+                self.unwant();
+                napi::Error::from_reason(format!("no thread to close the client in: {error}"))
+            })?;
         Ok(PromiseRaw::new(self.env.raw(), promise))
     }
 

@@ -40,7 +40,7 @@ impl Owner {
     /// A level is about to be released: with the outermost one the scope closes, so that a context that
     /// escaped from it is nobody from here on.
     pub(crate) fn leaving(&self) {
-        if self.count() <= 1 {
+        if self.open.get() && self.count() <= 1 {
             self.open.set(false);
         }
     }

@@ -73,7 +73,8 @@ impl Kind {
                 Ok(raw::undefined(env))
             }
             (Err(error), Self::Release(owner)) => {
-                if let Some(owner) = owner {
+                // An outer level may be held yet, and its scope with it.
+                if let Some(owner) = owner.filter(|owner| owner.count() == 0) {
                     owner.gone();
                 }
                 Err(error)

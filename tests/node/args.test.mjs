@@ -60,7 +60,7 @@ test('long waits and leases do not wrap', async () => {
 })
 
 test('options', () => {
-  for (const options of [{ opTimeout: 0 }, { connectTimeout: -1 }, { unreachableAfter: NaN }, { maxHold: '5' }, { localReentry: 1 }, { namePrefix: 5 }, { nonsense: 1 }, 5, 'x']) {
+  for (const options of [{ opTimeout: 0 }, { connectTimeout: -1 }, { unreachableAfter: NaN }, { maxHold: '5' }, { localReentry: 1 }, { namePrefix: 5 }, { nonsense: 1 }, { tlsKey: 'x' }, { tlsCa: 5 }, { tlsCa: 'x' }, { tlsWithoutVerification: 'yes' }, 5, 'x']) {
     assert.throws(() => connect('redis://x', options), InvalidOption, JSON.stringify(options))
   }
   assert.equal(connect('redis://x', { namePrefix: 'shop:' }).lock('a').name, 'shop:a')

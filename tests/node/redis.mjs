@@ -8,10 +8,11 @@ import { after } from 'node:test'
 export async function redis(...extra) {
   const given = process.env.BANDOG_TEST_URL
   if (given && extra.length === 0) {
-    const { hostname, port } = new URL(given)
-    const raw = await Raw.connect(Number(port || 6379), hostname)
+    const { hostname, port: text } = new URL(given)
+    const port = Number(text || 6379)
+    const raw = await Raw.connect(port, hostname)
     after(() => raw.end())
-    return { url: given, raw, call: (...words) => raw.call(...words) }
+    return { url: given, port, raw, call: (...words) => raw.call(...words) }
   }
   const port = await freePort()
   const server = spawn(
@@ -27,6 +28,7 @@ export async function redis(...extra) {
     if (server.exitCode === null && server.signalCode === null && server.kill('SIGKILL')) await once(server, 'exit')
   }
   after(stop)
+  process.once('exit', () => server.kill('SIGKILL'))
   return { url: `redis://127.0.0.1:${port}`, port, raw, server, stop, call: (...words) => raw.call(...words) }
 }
 

@@ -4,6 +4,7 @@ import {
   LockError, LockLost, LockTimeout, NotOwner, NotReplicated, OutOfMemory, PermissionDenied, Protocol, ReadOnly,
   ReleaseUnknown, Unreachable, WrongType, connect, lock, locked,
 } from 'bandog'
+import bandog from 'bandog'
 import type {
   AcquireOptions, ConnectOptions, LockErrorCode, LockEvent, LockOptions, LossReason,
 } from 'bandog'
@@ -86,6 +87,7 @@ export const ship = locked(
 )
 export const shipped: Promise<number> = ship({ id: 1 })
 export const direct: (count: number) => Promise<string> = lock('a') && locked('a', (count: number) => String(count))
+export const same: typeof lock = bandog.lock
 export const own = connect().locked('b', () => 1)
 
 const classes = [
