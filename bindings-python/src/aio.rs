@@ -3,13 +3,14 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bandog::Error;
 use bandog::host::{self, Mailbox, News, Release, Settled, Ticket, Wish};
+use bandog::{Code, Error};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::errors::fail;
 use crate::hold::Home;
 use crate::owner;
 use crate::port::{Port, Slot};
@@ -65,6 +66,10 @@ impl Call {
         };
         if late {
             set_owner(&mut wish, owner::current(py)?);
+        }
+        if self.client.is_closed() {
+            // Nothing may be left in a loop that nobody would take out again.
+            return Err(fail(py, Code::Closed, "the client was closed: make a new one"));
         }
         let port = self.client.port(&event_loop)?;
         let ours = port.get();

@@ -1,6 +1,5 @@
 //! What happened, as a sync and an async iterator.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bandog::Event as Told;
@@ -78,7 +77,6 @@ pub(crate) struct Events {
     listener: Listener,
     /// The loop that awaits the next one.
     bell: Arc<Mutex<Option<Arc<Bell>>>>,
-    closed: AtomicBool,
 }
 
 impl Events {
@@ -96,11 +94,11 @@ impl Events {
             }
         });
         let listener = listener.map_err(|error| raise(py, &error))?;
-        Ok(Self { client: Arc::clone(client), listener, bell, closed: AtomicBool::new(false) })
+        Ok(Self { client: Arc::clone(client), listener, bell })
     }
 
     fn is_over(&self) -> bool {
-        self.closed.load(Ordering::Relaxed) || self.client.driver.is_closed()
+        self.listener.is_closed()
     }
 }
 
@@ -114,7 +112,6 @@ impl Events {
 
     /// Ends it, also for those who wait.
     fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
         self.listener.close();
         if let Some(bell) = &*guard(&self.bell) {
             bell.ring();
@@ -198,6 +195,12 @@ impl NextEvent {
         let Some(event_loop) = owner::running_loop(py)? else {
             return Err(PyRuntimeError::new_err("async for needs a running event loop"));
         };
+        if let Some(told) = events.listener.try_next() {
+            return Err(PyStopIteration::new_err((Event::new(told),)));
+        }
+        if events.is_over() {
+            return Err(PyStopAsyncIteration::new_err(()));
+        }
         let port = events.client.port(&event_loop)?;
         *guard(&events.bell) = Some(port.get().bell());
         // Looked for after the bell was hung, so that none slips through between the two.

@@ -288,6 +288,12 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        // A signal may raise in the step between the return of `acquire` and the assignment. Then the hold dies
+        // with an exception under way, before it ever had a name: nobody could release it any more.
+        let unnamed = matches!(self.home, Home::Thread) && Python::try_attach(PyErr::occurred) == Some(true);
+        if unnamed {
+            host::release_in_background(&self.client.driver, &self.handle);
+        }
         host::handle_dropped(&self.client.driver, &self.handle);
     }
 }

@@ -65,7 +65,8 @@ pub(crate) fn gevent_wait_read(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAn
     if current.is_some_and(|current| current.is(&hub)) {
         return Ok(None);
     }
-    Ok(imported(py, &WAIT, "gevent.socket", "wait_read")?.cloned())
+    let wait = WAIT.get_or_try_init(py, || py.import("gevent.socket")?.getattr("wait_read").map(Bound::unbind))?;
+    Ok(Some(wait.bind(py).clone()))
 }
 
 /// A function of a module that somebody else imported; nobody pays for one that nobody uses.

@@ -1,7 +1,6 @@
 //! What all locks of one client share, and every client of the process.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,6 @@ pub(crate) struct Shared {
     pub(crate) driver: bandog::Client,
     pub(crate) allow_blocking_in_loop: bool,
     op_timeout: Duration,
-    closed: AtomicBool,
     /// By the address of the loop, with the client id of the process that made it.
     ports: Mutex<HashMap<usize, (ClientId, Py<Port>)>>,
     losses: Mutex<Option<(ClientId, Arc<LossBook>)>>,
@@ -33,7 +31,6 @@ impl Shared {
             driver,
             allow_blocking_in_loop,
             op_timeout,
-            closed: AtomicBool::new(false),
             ports: Mutex::default(),
             losses: Mutex::default(),
         });
@@ -45,7 +42,7 @@ impl Shared {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.driver.is_closed()
     }
 
     /// Releases what is held and ends every wish, within the time one request may take.
@@ -99,7 +96,6 @@ impl Shared {
     }
 
     fn close_within(&self, py: Python<'_>, within: Duration) {
-        self.closed.store(true, Ordering::Relaxed);
         py.detach(|| host::close(&self.driver, within));
         *guard(&self.losses) = None;
         let ports: Vec<_> = guard(&self.ports).drain().collect();

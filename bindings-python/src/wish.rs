@@ -72,7 +72,11 @@ impl Answer {
                 hold.into_py_any(py)
             }
             (Self::Hold(name) | Self::Block(name, ..), Settled::Busy) => {
-                let busy = Error::new(Code::Timeout, "it was not granted within the wait: another holds it or the server was slow").of(name);
+                let busy = Error::new(
+                    Code::Timeout,
+                    "it was not granted within the wait: another holds it or the server was slow",
+                )
+                .of(name);
                 Err(raise(py, &busy))
             }
             (Self::HoldOrNone, Settled::Busy)

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import bandog
 import pytest
 import redis
+
+import bandog
 
 _numbers = itertools.count()
 

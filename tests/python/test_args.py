@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import bandog
 import pytest
 import redis
+
+import bandog
 
 
 @pytest.fixture
@@ -20,7 +21,23 @@ def nowhere() -> Iterator[bandog.Client]:
         yield client
 
 
-BAD = ["5", "", b"5", True, False, math.nan, math.inf, -math.inf, -1, -0.001, timedelta(seconds=-1), [], {}, 2**53, 10**400]
+BAD = [
+    "5",
+    "",
+    b"5",
+    True,
+    False,
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1,
+    -0.001,
+    timedelta(seconds=-1),
+    [],
+    {},
+    2**53,
+    10**400,
+]
 
 
 @pytest.mark.parametrize("bad", [*BAD, 0, 0.001, 0.009], ids=repr)
@@ -55,7 +72,9 @@ def test_f42_options(option: str, bad: Any) -> None:
         bandog.connect("redis://127.0.0.1:1", **{option: bad})
 
 
-@pytest.mark.parametrize("good", [0.01, 1, 2**31 / 1000, 2**32 / 1000, timedelta(days=1), decimal.Decimal("0.5")], ids=repr)
+@pytest.mark.parametrize(
+    "good", [0.01, 1, 2**31 / 1000, 2**32 / 1000, timedelta(days=1), decimal.Decimal("0.5")], ids=repr
+)
 def test_f42_good_leases(client: bandog.Client, raw: redis.Redis, name: str, good: Any) -> None:
     hold = client.lock(name).acquire(lease=good)
     assert raw.pttl(name) <= float(good.total_seconds() if isinstance(good, timedelta) else good) * 1000

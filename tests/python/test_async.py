@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import bandog
 import pytest
 import redis
 import uvloop
+
+import bandog
 from conftest import eventually
 
 Main = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -111,9 +112,7 @@ def test_a_waiter_is_woken(run: Main, client: bandog.Client, name: str) -> None:
     run(main())
 
 
-def test_tasks_sharing_one_object_never_release_each_others_lock(
-    run: Main, client: bandog.Client, name: str
-) -> None:
+def test_tasks_sharing_one_object_never_release_each_others_lock(run: Main, client: bandog.Client, name: str) -> None:
     async def main() -> None:
         lock = client.lock(name)
         entered, leave = asyncio.Event(), asyncio.Event()

@@ -6,11 +6,14 @@ import asyncio
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
-import bandog
 import pytest
 import redis
+
+import bandog
+from conftest import eventually
 
 
 def test_l7_told_when_the_key_is_deleted(url: str, raw: redis.Redis, name: str) -> None:
@@ -109,16 +112,16 @@ def test_what_cannot_be_called_is_refused(client: bandog.Client, name: str) -> N
 def test_r1_the_callback_thread_ends_with_its_clients(url: str, name: str) -> None:
     with bandog.connect(url) as client, client.lock(name) as hold:
         hold.on_lost(print)
-        assert "bandog-callbacks"[:15] in threads()
-    end = time.monotonic() + 1
-    while "bandog-callbacks"[:15] in threads():
-        assert time.monotonic() < end
+        eventually(lambda: NAME in threads())
+    eventually(lambda: NAME not in threads(), 1)
     assert [thread.name for thread in threading.enumerate() if "Dummy" in thread.name] == []
 
 
-def threads() -> list[str]:
-    from pathlib import Path
+# The system keeps fifteen letters of a thread's name.
+NAME = "bandog-callbacks"[:15]
 
+
+def threads() -> list[str]:
     found = []
     for task in Path("/proc/self/task").iterdir():
         try:

@@ -7,9 +7,10 @@ import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import bandog
 import pytest
 import redis
+
+import bandog
 from bandog import locked
 
 

@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import bandog
-import bandog.errors
 import pytest
 import redis
+
+import bandog
+import bandog.errors
 from conftest import Server, free_port
 
 BASES: dict[str, type[BaseException]] = {
@@ -90,12 +91,25 @@ def test_unreachable() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_unreachable_after_where_the_wait_has_no_end() -> None:
-    with bandog.connect(f"redis://127.0.0.1:{free_port()}", unreachable_after=0.4) as client:
-        start = time.monotonic()
+def test_unreachable_after_a_server_lost_while_waiting(own_server: Server, name: str) -> None:
+    """Where the wait has no end, it ends with the option."""
+    failed: list[float] = []
+
+    def wait() -> None:
         with pytest.raises(bandog.Unreachable):
-            client.lock("x").acquire()
-        assert 0.3 < time.monotonic() - start < 1.5
+            client.lock(name).acquire()
+        failed.append(time.monotonic())
+
+    with bandog.connect(own_server.url) as other, bandog.connect(own_server.url, unreachable_after=0.6) as client:
+        other.lock(name, lease=1.5).acquire()
+        with client.events() as events:
+            thread = threading.Thread(target=wait)
+            thread.start()
+            assert next(events).kind == "contended"
+        lost = time.monotonic()
+        own_server.stop()
+        thread.join()
+    assert 0.5 < failed[0] - lost < 4
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import bandog
 import pytest
+
+import bandog
 
 
 def test_another_thread_is_another_owner(client: bandog.Client, name: str) -> None:
@@ -32,16 +33,16 @@ def test_another_thread_is_another_owner(client: bandog.Client, name: str) -> No
     assert got[:2] == [0, None]
     assert isinstance(got[2], bandog.NotOwner)
     assert not isinstance(got[2], bandog.LockLost)
-    assert str(got[2]).startswith(
-        f'lock "{name}": attempt to unlock lock, not locked by current thread by node id: '
-    )
+    assert str(got[2]).startswith(f'lock "{name}": attempt to unlock lock, not locked by current thread by node id: ')
 
 
 def test_threads_of_one_ident_are_not_one_owner(client: bandog.Client, name: str) -> None:
     """Idents are used again as soon as a thread has ended; a hold kept by its handle must not pass on."""
     lock = client.lock(name)
     seen: list[tuple[int, Any]] = []
-    threads = [threading.Thread(target=lambda: seen.append((threading.get_ident(), lock.try_acquire()))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: seen.append((threading.get_ident(), lock.try_acquire()))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
         thread.join()
@@ -62,7 +63,7 @@ def test_a_child_task_is_another_owner(client: bandog.Client, name: str) -> None
 
         async with lock:
             await asyncio.create_task(child())
-            await asyncio.to_thread(lambda: (lock.held() and pytest.fail("a thread is not the task")))
+            await asyncio.to_thread(lambda: lock.held() and pytest.fail("a thread is not the task"))
             assert lock.count == 1
 
     asyncio.run(main())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from functools import partial, wraps
 from string import Formatter
 from types import EllipsisType
-from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from bandog._native import Client, Lock
 from bandog.default import default_client
@@ -21,6 +21,17 @@ R = TypeVar("R")
 Span = float | timedelta
 
 
+class Skipping(Protocol):
+    """Decorates a function so that it may be skipped: then there is no result."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | None]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R | None]: ...
+
+
 @overload
 def locked(
     name: str,
@@ -29,7 +40,7 @@ def locked(
     when_busy: Literal["skip"],
     lease: Span | None = None,
     client: Client | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
+) -> Skipping: ...
 @overload
 def locked(
     name: str,
