@@ -30,6 +30,9 @@ pub(crate) struct Queue {
     front: Option<OpId>,
     /// No use trying before then without a message.
     busy_until: Option<Time>,
+    /// Somebody in it, now or before, learned that the lock is held: whoever is in it waits for the lock,
+    /// not for a server.
+    told_busy: bool,
 }
 
 impl Engine {
@@ -54,6 +57,7 @@ impl Engine {
                 return false;
             }
             queue.busy_until = until;
+            queue.told_busy = until.is_some();
             self.queues.insert(name.clone(), queue);
         }
         if let Some(queue) = self.queues.get_mut(name) {
@@ -86,8 +90,17 @@ impl Engine {
         let ttl = ttl.min(self.config.watchdog);
         if let Some(queue) = self.queues.get_mut(name) {
             queue.busy_until = Some(now + ttl + EXPIRY_SLACK);
+            queue.told_busy = true;
         }
         self.advance(now, name);
+    }
+
+    /// Whether it waits for a lock that is known to be held: it outlasts an outage.
+    pub(crate) fn outlasts(&self, op: OpId) -> bool {
+        self.acquire_ref(op).is_some_and(|acquire| {
+            let queue = || self.queues.get(&acquire.request.name);
+            acquire.told_busy || acquire.queued && queue().is_some_and(|queue| queue.told_busy)
+        })
     }
 
     /// A waiter gave its grant back, and waits again where it stood.
@@ -113,6 +126,7 @@ impl Engine {
         }
         if held_until.is_some() {
             queue.busy_until = held_until;
+            queue.told_busy = true;
         }
     }
 

@@ -253,11 +253,10 @@ impl Engine {
     }
 
     fn on_try_not_sent(&mut self, now: Time, op: OpId, wire: Wire, error: Error) {
-        let told_busy = self.acquire_ref(op).is_some_and(|acquire| acquire.told_busy);
         if error.code() != Code::Unreachable || !self.reached {
             return self.end_acquire(now, op, Some(Outcome::Failed(error)));
         }
-        if told_busy && wire == Wire::KEEPER {
+        if wire == Wire::KEEPER && self.outlasts(op) {
             // A waiter outlasts its server: it goes on when the link is back, or ends with its wait.
             let step = self.wheel.insert(now + self.config.watchdog, Timer::Step(slab::index(op)));
             if let Some(acquire) = self.acquire_mut(op) {
@@ -274,10 +273,11 @@ impl Engine {
     /// reaching a server is over.
     fn hold_off(&mut self, now: Time, op: OpId, error: Error) {
         let bound = self.config.connect_timeout + self.config.op_timeout;
+        let outlasts = self.outlasts(op);
         let Some(acquire) = self.acquire_mut(op) else { return };
         acquire.attempts = acquire.attempts.saturating_add(1);
         let pause = backoff(acquire.attempts);
-        let hopeless = !acquire.told_busy && (now + pause).since(acquire.since) >= bound;
+        let hopeless = !outlasts && (now + pause).since(acquire.since) >= bound;
         acquire.trouble = Some(error.clone());
         if hopeless {
             return self.end_acquire(now, op, Some(Outcome::Failed(error)));
@@ -293,9 +293,10 @@ impl Engine {
     }
 
     pub(crate) fn on_acquire_step(&mut self, now: Time, op: OpId) {
+        let outlasts = self.outlasts(op);
         let Some(acquire) = self.acquire_mut(op) else { return };
         acquire.step = None;
-        let wire = if acquire.told_busy { Wire::KEEPER } else { acquire.request.wire };
+        let wire = if outlasts { Wire::KEEPER } else { acquire.request.wire };
         match acquire.state {
             State::HeldOff => self.try_now(now, op, "again", Some(wire), false),
             State::Parked | State::Subscribing => self.try_now(now, op, "time", Some(Wire::KEEPER), false),
