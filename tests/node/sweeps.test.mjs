@@ -195,7 +195,8 @@ test('close at every point of acquires, waits and releases', async t => {
     const began = performance.now()
     await lone.close()
     slow.push(0)
-    assert.ok(performance.now() - began < 1000, 'close took its time')
+    const took = performance.now() - began
+    assert.ok(took < 1000, `close in round ${round} took ${took} ms`)
     for (const { status, reason } of await settled) {
       counts[status === 'fulfilled' ? 'granted' : 'closed']++
       if (reason) assert.ok(reason instanceof Closed || reason instanceof NotOwner, String(reason))
