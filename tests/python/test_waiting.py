@@ -145,10 +145,10 @@ def test_l2_without_messages_one_request_a_lease(own_server: Server, quiet: redi
             assert calls.of("subscribe") == 1
 
 
-def test_f23_forged_messages_cost_ten_looks_a_second_and_grant_nothing(own_server: Server, quiet: redis.Redis) -> None:
+def test_f23_forged_messages_grant_nothing_and_cost_one_look_at_a_time(own_server: Server, quiet: redis.Redis) -> None:
     with bandog.connect(own_server.url) as client, ThreadPoolExecutor(1) as pool, quiet as raw:
         hold_it(raw, "x")
-        waiting = pool.submit(client.lock("x").try_acquire, 2)
+        waiting = pool.submit(client.lock("x").try_acquire, 1)
         until_waiting(raw, "x")
         calls = Calls(raw)
         with raw.pipeline(transaction=False) as many:
@@ -156,7 +156,7 @@ def test_f23_forged_messages_cost_ten_looks_a_second_and_grant_nothing(own_serve
                 many.publish(channel("x"), "junk \x00 \xff" * 3)
             many.execute()
         assert waiting.result(5) is None
-        assert calls.scripts() <= 25
+        assert calls.scripts() < 5000 / 10
 
 
 def test_l2_a_message_that_overtakes_the_busy_reply(url: str, raw: redis.Redis, name: str) -> None:
