@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bandog::host::{self, Mailbox, News, Release, Settled, Ticket, Wish};
+use bandog::host::{self, Mailbox, News, Settled, Ticket, Wish};
 use bandog::{Code, Error};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::intern;
@@ -15,7 +15,7 @@ use crate::hold::Home;
 use crate::owner;
 use crate::port::{Port, Slot};
 use crate::shared::Shared;
-use crate::wish::{Answer, set_owner};
+use crate::wish::{Answer, owner_of};
 
 /// One call in a coroutine. Nothing is sent before it is awaited; it looks like a coroutine to asyncio.
 #[pyclass(frozen, name = "_Call", module = "bandog._native")]
@@ -42,17 +42,9 @@ struct Waiting {
 }
 
 impl Call {
-    pub(crate) fn new(
-        py: Python<'_>,
-        client: &Arc<Shared>,
-        wish: Wish,
-        answer: Answer,
-        method: &'static str,
-    ) -> PyResult<Self> {
-        let owned =
-            matches!(wish, Wish::Acquire { .. } | Wish::Release(Release::Innermost { .. } | Release::Entered { .. }));
-        let late = owned && owner::current_task(py)?.is_none();
-        Ok(Self { client: Arc::clone(client), answer, method, state: Mutex::new(State::New(wish, late)) })
+    pub(crate) fn new(client: &Arc<Shared>, mut wish: Wish, answer: Answer, method: &'static str) -> Self {
+        let late = owner_of(&mut wish).is_some_and(|owner| owner::is_thread(*owner));
+        Self { client: Arc::clone(client), answer, method, state: Mutex::new(State::New(wish, late)) }
     }
 
     /// One that is answered already.
@@ -64,8 +56,8 @@ impl Call {
         let Some(event_loop) = owner::running_loop(py)? else {
             return Err(PyRuntimeError::new_err(format!("{} needs a running event loop", self.method)));
         };
-        if late {
-            set_owner(&mut wish, owner::current(py)?);
+        if late && let Some(owner) = owner_of(&mut wish) {
+            *owner = owner::current(py)?;
         }
         if self.client.is_closed() {
             // Nothing may be left in a loop that nobody would take out again.
@@ -93,7 +85,7 @@ impl Call {
                 future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
                 Ok(future)
             })
-            .inspect_err(|_| self.abandon(py, &waiting))?;
+            .inspect_err(|_| self.abandon(&waiting))?;
         waiting.slot.set_future(future.clone().unbind());
         *lock(&self.state) = State::Waiting(waiting);
         Ok(future)
@@ -122,7 +114,7 @@ impl Call {
         match owner::running_loop(py)? {
             Some(event_loop) => self.suspend(event_loop, waiting),
             None => {
-                self.abandon(py, &waiting);
+                self.abandon(&waiting);
                 Err(PyRuntimeError::new_err("the event loop stopped under a call"))
             }
         }
@@ -136,7 +128,7 @@ impl Call {
         }
     }
 
-    fn abandon(&self, _: Python<'_>, waiting: &Waiting) {
+    fn abandon(&self, waiting: &Waiting) {
         waiting.port.get().forget(waiting.token);
         host::cancel(&self.client.driver, &waiting.ticket);
     }
@@ -173,7 +165,6 @@ impl Call {
     #[pyo3(signature = (kind, value=None, traceback=None, /))]
     fn throw<'py>(
         &self,
-        py: Python<'py>,
         kind: &Bound<'py, PyAny>,
         value: Option<Bound<'py, PyAny>>,
         traceback: Option<Bound<'py, PyAny>>,
@@ -185,7 +176,7 @@ impl Call {
                 let nobody = Mailbox::new(|| {});
                 let _ = host::submit(&self.client.driver, wish, &nobody, 0);
             }
-            State::Waiting(waiting) => self.abandon(py, &waiting),
+            State::Waiting(waiting) => self.abandon(&waiting),
             State::New(..) | State::Ready(_) | State::Done => {}
         }
         let error = match (kind.cast::<PyType>(), value) {
@@ -197,9 +188,9 @@ impl Call {
         Err(PyErr::from_value(error))
     }
 
-    fn close(&self, py: Python<'_>) {
+    fn close(&self) {
         if let State::Waiting(waiting) = self.take() {
-            self.abandon(py, &waiting);
+            self.abandon(&waiting);
         }
     }
 
@@ -221,9 +212,7 @@ impl Drop for Call {
                 }
             })
             .unwrap_or_default(),
-            State::Waiting(waiting) => {
-                Python::try_attach(|py| self.abandon(py, &waiting)).unwrap_or_default();
-            }
+            State::Waiting(waiting) => self.abandon(&waiting),
             State::Ready(_) | State::Done => {}
         }
     }

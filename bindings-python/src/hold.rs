@@ -95,8 +95,8 @@ impl Hold {
         block::call(py, &self.client, wish, answer, twin)
     }
 
-    fn later(&self, py: Python<'_>, wish: Wish, answer: Answer, method: &'static str) -> PyResult<Call> {
-        Call::new(py, &self.client, wish, answer, method)
+    fn later(&self, wish: Wish, answer: Answer, method: &'static str) -> Call {
+        Call::new(&self.client, wish, answer, method)
     }
 }
 
@@ -166,15 +166,16 @@ impl Hold {
             return Err(pyo3::exceptions::PyTypeError::new_err("on_lost takes something to call"));
         }
         match &self.home {
-            Home::Thread => {
-                for error in self.client.losses(py)?.add(py, &self.handle, function, args) {
-                    error.write_unraisable(py, None);
-                }
-            }
-            Home::Loop(port) => {
+            Home::Loop(port) if !port.get().is_dead(py) => {
                 let book = port.get().losses(&self.client).map_err(|error| raise(py, &error))?;
                 for error in book.add(py, &self.handle, function, args) {
                     port.get().report(py, error);
+                }
+            }
+            // A closed loop runs nothing any more.
+            Home::Loop(_) | Home::Thread => {
+                for error in self.client.losses(py)?.add(py, &self.handle, function, args) {
+                    error.write_unraisable(py, None);
                 }
             }
         }
@@ -193,8 +194,8 @@ impl Hold {
 
     /// The twin of `release` for coroutines. Cancelled, it goes on in the background.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
-    fn release_async(&self, py: Python<'_>) -> PyResult<Call> {
-        self.later(py, self.release_wish(), Answer::Nothing, "Hold.release_async")
+    fn release_async(&self) -> Call {
+        self.later(self.release_wish(), Answer::Nothing, "Hold.release_async")
     }
 
     /// Makes the hold last at least `lease` seconds from now. Never shortens it.
@@ -207,8 +208,8 @@ impl Hold {
 
     /// The twin of `extend` for coroutines.
     #[pyo3(signature = (lease: "float | timedelta") -> "Coroutine[Any, Any, None]")]
-    fn extend_async(&self, py: Python<'_>, lease: &Bound<'_, PyAny>) -> PyResult<Call> {
-        self.later(py, self.extend_wish(lease)?, Answer::Nothing, "Hold.extend_async")
+    fn extend_async(&self, lease: &Bound<'_, PyAny>) -> PyResult<Call> {
+        Ok(self.later(self.extend_wish(lease)?, Answer::Nothing, "Hold.extend_async"))
     }
 
     /// Adds a level to this hold for whoever calls, also another thread or task, and returns its hold.
@@ -228,7 +229,7 @@ impl Hold {
     ) -> "Coroutine[Any, Any, Hold]", text_signature = "($self, wait=None, lease=None)")]
     fn reenter_async(&self, py: Python<'_>, wait: Span<'_>, lease: Span<'_>) -> PyResult<Call> {
         let answer = Answer::Hold(self.handle.name().clone());
-        self.later(py, self.reenter_wish(py, &wait, &lease)?, answer, "Hold.reenter_async")
+        Ok(self.later(self.reenter_wish(py, &wait, &lease)?, answer, "Hold.reenter_async"))
     }
 
     #[pyo3(signature = () -> "Self")]
@@ -263,13 +264,12 @@ impl Hold {
     ) -> "Coroutine[Any, Any, None]")]
     fn __aexit__(
         &self,
-        py: Python<'_>,
         kind: Option<Bound<'_, PyAny>>,
         value: Option<Bound<'_, PyAny>>,
         traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<Call> {
+    ) -> Call {
         let _ = (kind, traceback);
-        self.later(py, self.release_wish(), Answer::Leave(value.map(Bound::unbind)), "Hold.__aexit__")
+        self.later(self.release_wish(), Answer::Leave(value.map(Bound::unbind)), "Hold.__aexit__")
     }
 
     fn __repr__(&self) -> String {

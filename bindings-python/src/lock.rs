@@ -68,8 +68,8 @@ impl Lock {
         block::call(py, &self.client, wish, answer, twin)
     }
 
-    fn later(&self, py: Python<'_>, wish: Wish, answer: Answer, method: &'static str) -> PyResult<Call> {
-        Call::new(py, &self.client, wish, answer, method)
+    fn later(&self, wish: Wish, answer: Answer, method: &'static str) -> Call {
+        Call::new(&self.client, wish, answer, method)
     }
 }
 
@@ -122,7 +122,7 @@ impl Lock {
     ) -> "Coroutine[Any, Any, Hold]")]
     fn acquire_async(&self, py: Python<'_>, wait: Span<'_>, lease: Span<'_>) -> PyResult<Call> {
         let wish = self.acquire_wish(py, convert::wait(&wait, self.wait)?, convert::lease(&lease, self.lease)?)?;
-        self.later(py, wish, Answer::Hold(self.name.clone()), "Lock.acquire_async")
+        Ok(self.later(wish, Answer::Hold(self.name.clone()), "Lock.acquire_async"))
     }
 
     /// The hold, or `None` when another holds the lock: one try, or as long as `wait` says.
@@ -148,7 +148,7 @@ impl Lock {
     ) -> "Coroutine[Any, Any, Hold | None]", text_signature = "($self, wait=0, lease=...)")]
     fn try_acquire_async(&self, py: Python<'_>, wait: Span<'_>, lease: Span<'_>) -> PyResult<Call> {
         let wish = self.acquire_wish(py, convert::wait(&wait, Wait::Try)?, convert::lease(&lease, self.lease)?)?;
-        self.later(py, wish, Answer::HoldOrNone, "Lock.try_acquire_async")
+        Ok(self.later(wish, Answer::HoldOrNone, "Lock.try_acquire_async"))
     }
 
     /// Releases the caller's innermost level. The last one frees the lock.
@@ -163,7 +163,7 @@ impl Lock {
     /// The twin of `release` for coroutines. Cancelled, it goes on in the background.
     #[pyo3(signature = () -> "Coroutine[Any, Any, None]")]
     fn release_async(&self, py: Python<'_>) -> PyResult<Call> {
-        self.later(py, self.release_wish(py)?, Answer::Nothing, "Lock.release_async")
+        Ok(self.later(self.release_wish(py)?, Answer::Nothing, "Lock.release_async"))
     }
 
     /// Whether anybody holds it, as the server says.
@@ -174,8 +174,8 @@ impl Lock {
 
     /// The twin of `locked` for coroutines.
     #[pyo3(signature = () -> "Coroutine[Any, Any, bool]")]
-    fn locked_async(&self, py: Python<'_>) -> PyResult<Call> {
-        self.later(py, Wish::Status(self.name.clone()), Answer::Locked, "Lock.locked_async")
+    fn locked_async(&self) -> Call {
+        self.later(Wish::Status(self.name.clone()), Answer::Locked, "Lock.locked_async")
     }
 
     /// In how many seconds the server would free it: `None` when it is free, `inf` when it has no expiry.
@@ -186,8 +186,8 @@ impl Lock {
 
     /// The twin of `remaining` for coroutines.
     #[pyo3(signature = () -> "Coroutine[Any, Any, float | None]")]
-    fn remaining_async(&self, py: Python<'_>) -> PyResult<Call> {
-        self.later(py, Wish::Status(self.name.clone()), Answer::Remaining, "Lock.remaining_async")
+    fn remaining_async(&self) -> Call {
+        self.later(Wish::Status(self.name.clone()), Answer::Remaining, "Lock.remaining_async")
     }
 
     /// Deletes whoever holds it, and wakes those who wait. The holder is told that its lock is lost.
@@ -200,8 +200,8 @@ impl Lock {
 
     /// The twin of `force_release` for coroutines.
     #[pyo3(signature = () -> "Coroutine[Any, Any, bool]")]
-    fn force_release_async(&self, py: Python<'_>) -> PyResult<Call> {
-        self.later(py, Wish::ForceRelease(self.name.clone()), Answer::Forced, "Lock.force_release_async")
+    fn force_release_async(&self) -> Call {
+        self.later(Wish::ForceRelease(self.name.clone()), Answer::Forced, "Lock.force_release_async")
     }
 
     /// What happens to this lock in this client, from now on: iterate with `for` or `async for`.
@@ -237,7 +237,7 @@ impl Lock {
     #[pyo3(signature = () -> "Coroutine[Any, Any, Hold]")]
     fn __aenter__(&self, py: Python<'_>) -> PyResult<Call> {
         let (wish, answer) = self.enter(py)?;
-        self.later(py, wish, answer, "Lock.__aenter__")
+        Ok(self.later(wish, answer, "Lock.__aenter__"))
     }
 
     #[pyo3(signature = (
@@ -253,7 +253,7 @@ impl Lock {
     ) -> PyResult<Call> {
         let _ = (kind, traceback);
         let (wish, answer) = self.leave(py, value)?;
-        self.later(py, wish, answer, "Lock.__aexit__")
+        Ok(self.later(wish, answer, "Lock.__aexit__"))
     }
 
     fn __repr__(&self) -> String {

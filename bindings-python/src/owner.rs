@@ -25,6 +25,11 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<LocalOwner> {
     Ok(THREAD.with(|thread| thread.0))
 }
 
+/// Whether this is the thread itself, and no task or greenlet in it.
+pub(crate) fn is_thread(owner: LocalOwner) -> bool {
+    THREAD.with(|thread| thread.0 == owner)
+}
+
 /// The event loop that runs in this thread.
 pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -34,7 +39,7 @@ pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>>
 }
 
 /// The asyncio task that runs in this thread.
-pub(crate) fn current_task(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+fn current_task(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let Some(running) = running_loop(py)? else { return Ok(None) };
     let Some(get) = imported(py, &GET, "asyncio.tasks", "current_task")? else { return Ok(None) };

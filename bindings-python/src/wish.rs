@@ -12,12 +12,12 @@ use crate::errors::raise;
 use crate::hold::{Blocks, Hold, Home};
 use crate::shared::Shared;
 
-/// Fills in who asks, for a wish that was stated outside any task.
-pub(crate) fn set_owner(wish: &mut Wish, asks: LocalOwner) {
-    if let Wish::Acquire { owner, .. }
-    | Wish::Release(Release::Innermost { owner, .. } | Release::Entered { owner, .. }) = wish
-    {
-        *owner = asks;
+/// Who asks, in a wish that says so.
+pub(crate) fn owner_of(wish: &mut Wish) -> Option<&mut LocalOwner> {
+    match wish {
+        Wish::Acquire { owner, .. }
+        | Wish::Release(Release::Innermost { owner, .. } | Release::Entered { owner, .. }) => Some(owner),
+        Wish::Release(Release::Handle(_)) | Wish::Extend { .. } | Wish::ForceRelease(_) | Wish::Status(_) => None,
     }
 }
 

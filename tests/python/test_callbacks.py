@@ -129,3 +129,16 @@ def threads() -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_a_closed_loop_hands_its_callbacks_to_the_thread(url: str, raw: redis.Redis, name: str) -> None:
+    with bandog.connect(url, watchdog=0.5) as client:
+
+        async def main() -> bandog.Hold:
+            return await client.lock(name).acquire_async()
+
+        hold = asyncio.run(main())
+        told = threading.Event()
+        hold.on_lost(told.set)
+        raw.delete(name)
+        assert told.wait(1)

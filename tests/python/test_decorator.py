@@ -67,6 +67,15 @@ def test_when_busy(client: bandog.Client, other: bandog.Client, name: str) -> No
             wait()
 
 
+def test_a_timeout_of_the_functions_own_is_not_skipped(client: bandog.Client, name: str) -> None:
+    @locked(name, when_busy="skip", client=client)
+    def run() -> None:
+        raise bandog.LockTimeout("inside")
+
+    with pytest.raises(bandog.LockTimeout, match="inside"):
+        run()
+
+
 def test_async_functions(client: bandog.Client, other: bandog.Client, name: str) -> None:
     @locked(name + ":{n}", client=client)
     async def double(n: int) -> int:

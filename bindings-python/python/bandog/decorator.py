@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from bandog._native import Client, Lock
 from bandog.default import default_client
-from bandog.errors import InvalidName, InvalidOption
+from bandog.errors import InvalidName, InvalidOption, LockTimeout
 
 __all__ = ["locked"]
 
@@ -104,37 +104,37 @@ def locked(
                 text = _Name().vformat(name, (), values)
             return (client or default_client()).lock(text, wait=limit, lease=lease)
 
+        # `entered` tells a busy lock from a LockTimeout of the function's own. A hold taken before its block
+        # could be left behind by Ctrl-C in between.
         if _is_async(function):
 
             @wraps(function)
             async def run_async(*args: Any, **kwargs: Any) -> Any:
-                lock = lock_for(args, kwargs)
-                if when_busy == "skip":
-                    hold = await lock.try_acquire_async(wait=limit)
-                    if hold is None:
-                        return None
-                else:
-                    hold = await lock.acquire_async()
-                async with hold:
-                    return await cast("Awaitable[Any]", function(*args, **kwargs))
+                entered = False
+                try:
+                    async with lock_for(args, kwargs):
+                        entered = True
+                        return await cast("Awaitable[Any]", function(*args, **kwargs))
+                except LockTimeout:
+                    if entered or when_busy != "skip":
+                        raise
+                    return None
 
             return run_async
 
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            lock = lock_for(args, kwargs)
-            hold = lock.try_acquire(wait=limit) if when_busy == "skip" else lock.acquire()
-            if hold is None:
+            entered = False
+            try:
+                with lock_for(args, kwargs):
+                    entered = True
+                    result = function(*args, **kwargs)
+                    _refuse_late_work(function, result)
+                    return result
+            except LockTimeout:
+                if entered or when_busy != "skip":
+                    raise
                 return None
-            with hold:
-                result = function(*args, **kwargs)
-                if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-                    _discard(result)
-                    raise TypeError(
-                        f"{_called(function)} returned {type(result).__name__}, which would run after the lock was "
-                        "released: decorate the async function itself"
-                    )
-                return result
 
         return run
 
@@ -196,11 +196,17 @@ def _inner(function: Callable[..., Any]) -> Any:
     return getattr(function, "__call__", function)  # noqa: B004
 
 
-def _discard(result: Any) -> None:
+def _refuse_late_work(function: Callable[..., Any], result: Any) -> None:
+    if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        return
     # A coroutine that is thrown away says so in a warning, unless it is closed.
     close = getattr(result, "close", None)
     if close is not None:
         close()
+    raise TypeError(
+        f"{_called(function)} returned {type(result).__name__}, which would run after the lock was released: "
+        "decorate the async function itself"
+    )
 
 
 def _called(function: Callable[..., Any]) -> str:
