@@ -181,6 +181,11 @@ impl Turn<'_> {
             // At once, before later calls join those that this connection takes with it.
             let Some(wire) = severed else { return };
             let road = &self.shared.roads[(wire.0 as usize).min(MESSAGES - 1)];
+            if !road.seats.is_up() {
+                // What waits for a connection was not asked yet: it has `connect_timeout`, and is told when
+                // the attempt fails.
+                continue;
+            }
             let why = Error::new(
                 Code::Unreachable,
                 format!("the server at {} did not answer in time", self.shared.options.server()),
