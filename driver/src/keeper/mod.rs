@@ -35,8 +35,9 @@ pub(crate) struct Keeper {
     stop: Mutex<Stop>,
     ended: Mutex<bool>,
     end: Condvar,
+    /// Gone when the thread is: a closed client keeps no descriptor.
     #[cfg(target_os = "linux")]
-    alarm: OnceLock<sys::Alarm>,
+    alarm: Mutex<Option<Arc<sys::Alarm>>>,
     #[cfg(not(target_os = "linux"))]
     alarm: Notify,
 }
@@ -76,8 +77,8 @@ impl Keeper {
 
     fn spawn(&self, shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
         #[cfg(target_os = "linux")]
-        if self.alarm.get().is_none() {
-            let _ = self.alarm.set(sys::Alarm::new()?);
+        {
+            *lock(&self.alarm) = Some(Arc::new(sys::Alarm::new()?));
         }
         let runtime = Builder::new_current_thread().enable_io().enable_time().thread_name("bandog-keeper").build()?;
         let shared = shared.clone();
@@ -104,7 +105,7 @@ impl Keeper {
     /// Wakes at this instant. Under the engine's mutex.
     pub(crate) fn arm(&self, at: Time) {
         #[cfg(target_os = "linux")]
-        if let Some(alarm) = self.alarm.get() {
+        if let Some(alarm) = &*lock(&self.alarm) {
             alarm.set(at);
         }
         #[cfg(not(target_os = "linux"))]
@@ -180,6 +181,8 @@ fn run(shared: Arc<Shared>, runtime: Runtime) {
     });
     // Does not wait for a name that is still being looked up.
     runtime.shutdown_background();
+    #[cfg(target_os = "linux")]
+    drop(lock(&shared.keeper.alarm).take());
     shared.end();
 }
 
@@ -198,8 +201,8 @@ where
 /// Wakes at the engine's deadlines, and only then.
 #[cfg(target_os = "linux")]
 async fn watch(shared: Arc<Shared>) {
-    let Some(alarm) = shared.keeper.alarm.get() else { return };
-    let Ok(fd) = link::watch(alarm, tokio::io::Interest::READABLE) else { return };
+    let Some(alarm) = lock(&shared.keeper.alarm).clone() else { return };
+    let Ok(fd) = link::watch(&*alarm, tokio::io::Interest::READABLE) else { return };
     shared.timeout();
     loop {
         if let Ok(mut ready) = fd.readable().await {
