@@ -41,8 +41,11 @@ def talker(say: Callable[[socket.socket], object]) -> Iterator[int]:
         threads: list[threading.Thread] = []
         server = threading.Thread(target=serve)
         server.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            # Or a test that fails leaves a thread that the interpreter waits for.
+            listener.shutdown(socket.SHUT_RDWR)
     server.join()
     for thread in threads:
         thread.join()
