@@ -27,7 +27,7 @@ REPORTS = ROOT / "build" / "reports"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 GENERATED = ["bindings-python/python/bandog/_native.pyi", "bindings-node/index.d.ts"]
 # A suite that takes longer hangs.
-LIMIT = 15 * 60
+LIMIT = 10 * 60
 
 
 @dataclass(frozen=True)
