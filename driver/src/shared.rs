@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) roads: [Road; 4],
     pub(crate) keeper: Keeper,
     closed: AtomicBool,
+    /// Something was granted once: from then on there may be renewals.
+    granted: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -64,6 +66,7 @@ impl Shared {
             ],
             keeper: Keeper::default(),
             closed: AtomicBool::new(false),
+            granted: AtomicBool::new(false),
             state: Mutex::new(State::new(Engine::new(options.config().clone(), id, seed))),
         })
     }
@@ -142,6 +145,17 @@ impl Shared {
         } else {
             Ok(())
         }
+    }
+
+    /// The first grant: the keeper's link for renewals is opened now.
+    pub(crate) fn note_grant(&self) {
+        if !self.granted.load(Ordering::Relaxed) && !self.granted.swap(true, Ordering::AcqRel) {
+            self.roads[Wire::KEEPER.0 as usize].bell.notify_one();
+        }
+    }
+
+    pub(crate) fn has_granted(&self) -> bool {
+        self.granted.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

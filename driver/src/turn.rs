@@ -205,6 +205,7 @@ impl Turn<'_> {
     fn done(&mut self, op: OpId, outcome: Outcome) {
         let wakes = &mut self.after.wakes;
         if outcome == Outcome::Granted {
+            self.shared.note_grant();
             if let Some(waiting) = self.state.waiting.get(&op) {
                 waiting.waiter.tell(outcome, wakes);
             }

@@ -44,6 +44,26 @@ fn f04_killed_connections_go_unnoticed() {
 }
 
 #[test]
+fn f44_a_hold_outlives_a_server_that_takes_no_more_connections() {
+    let server = Server::start();
+    let mut raw = raw(&server);
+    // The first renewal comes after ten seconds: the link for it is there long before.
+    let client = client_with(&server, |options| options.watchdog(Duration::from_secs(30)));
+    let slow = client.lock("slow").unwrap().acquire_blocking().unwrap();
+    let links = |raw: &mut redis::Connection| ask::<String>(raw, &["CLIENT", "LIST"]).matches("name=bandog").count();
+    assert!(until(Duration::from_secs(5), || links(&mut raw) == 2), "the callers' and the keeper's");
+    slow.release_blocking().unwrap();
+
+    let client = client_with(&server, |options| options.watchdog(millis(600)));
+    let held = client.lock("order_lock").unwrap().acquire_blocking().unwrap();
+    assert!(until(Duration::from_secs(5), || links(&mut raw) == 4));
+    ask::<String>(&mut raw, &["CONFIG", "SET", "maxclients", "1"]);
+    thread::sleep(millis(1800));
+    held.check().unwrap();
+    held.release_blocking().unwrap();
+}
+
+#[test]
 fn f01_a_server_that_stops_answering_costs_the_hold_at_its_deadline() {
     let server = Server::start();
     let client = client_with(&server, |options| options.watchdog(millis(1000)).op_timeout(millis(300)));

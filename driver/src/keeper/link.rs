@@ -79,12 +79,16 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
     }
 }
 
-/// Whether there is a use for a connection. The link of renewals, once it was used, comes back by itself
+/// Whether there is a use for a connection. The link of renewals is opened with the first grant, not with
+/// the first renewal, when it might be too late to find that there is no way; and it comes back by itself
 /// while the engine has any deadline: holds are renewed at once then.
 fn wanted(shared: &Shared, road: &Road, used: bool) -> bool {
-    let returns =
-        || used && road.link == Some(Link::Requests) && shared.read(|engine, _| engine.poll_timeout().is_some());
-    road.has_work() || returns()
+    let renews = || {
+        road.link == Some(Link::Requests)
+            && (used || shared.has_granted())
+            && shared.read(|engine, _| engine.poll_timeout().is_some())
+    };
+    road.has_work() || renews()
 }
 
 enum Event<'a, T: AsRawFd> {
