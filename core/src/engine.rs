@@ -4,8 +4,8 @@
 //! of these calls [`Engine::poll`]s until there is nothing more to do, all under one mutex. Between two
 //! calls it sleeps until [`Engine::poll_timeout`].
 //!
-//! What one wish does is told in the file of its machine: `acquire.rs`, `release.rs`, `errand.rs`; what
-//! becomes of a hold in `holds.rs` and `watchdog.rs`; who waits for whom in `waiters.rs`.
+//! What one wish does is told in the folder or file of its machine: `acquire`, `release`, `errand`; what
+//! becomes of a hold in `hold`, `watchdog` and `loss`; who waits for whom in `waiters`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,8 @@ use crate::config::Config;
 use crate::errand::Errand;
 use crate::error::{Code, Error};
 use crate::event::Event;
-use crate::holds::{Holds, Phase};
+use crate::hold::Phase;
+use crate::holds::Holds;
 use crate::io::{CallError, CallId, HoldId, HoldView, LevelId, Link, OpId, Outcome, Output, Push, Value, Wire};
 use crate::name::Name;
 use crate::owner::{ClientId, HoldNumber, LocalOwner, WireOwner};
@@ -43,7 +44,7 @@ pub struct Engine {
     pub(crate) due: Vec<HoldId>,
     /// The keeper's link for requests is known to be down since then.
     pub(crate) down_since: Option<Time>,
-    /// Some server has answered something.
+    /// Some server was there: a request went out to it.
     pub(crate) reached: bool,
     pub(crate) closed: bool,
     pub(crate) listening: bool,
@@ -143,7 +144,8 @@ impl Engine {
             match self.ops.get(op) {
                 Some(Op::Acquire(_)) => self.end_acquire(now, op, failed),
                 Some(Op::Errand(_)) => self.end_errand(op, failed),
-                Some(Op::Release(_)) | None => {}
+                Some(Op::Release(_)) => self.end_echo(now, op),
+                None => {}
             }
         }
         for id in self.holds.ids() {
@@ -164,7 +166,7 @@ impl Engine {
         if let Some(timer) = record.timer {
             self.wheel.cancel(timer);
         }
-        self.reached |= matches!(result, Ok(_) | Err(CallError::Server(_)));
+        self.reached |= !matches!(result, Err(CallError::NotSent(_)));
         let answer = self.note_road(&record, result);
         match record.purpose {
             Purpose::Renew(ref batch) => self.on_renewed(now, &record, batch, answer),
@@ -176,7 +178,7 @@ impl Engine {
             },
         }
         if let Some(hold) = record.hold {
-            self.sweep(hold);
+            self.end_of_road(now, hold);
         }
     }
 
@@ -275,7 +277,7 @@ impl Engine {
     pub fn check(&self, now: Time, hold: HoldId) -> Result<(), Error> {
         match self.holds.get(hold) {
             Some(hold) if hold.is_valid(now) => Ok(()),
-            Some(hold) if hold.phase != Phase::Released => Err(self.lost_error(now, hold)),
+            Some(hold) if hold.phase != Phase::Released => Err(self.lost_error(hold, hold.why_lost(now))),
             _ => Err(Error::new(Code::NotOwner, "this hold was released: acquire the lock again")),
         }
     }
@@ -330,8 +332,8 @@ impl Engine {
     fn on_end(&mut self, now: Time, op: OpId) {
         match self.ops.get(op) {
             Some(Op::Acquire(_)) => self.on_acquire_end(now, op),
-            Some(Op::Release(_)) => self.on_release_end(op, now),
-            Some(Op::Errand(_)) => self.on_errand_end(op),
+            Some(Op::Release(_)) => self.on_release_end(now, op),
+            Some(Op::Errand(_)) => self.on_errand_end(now, op),
             None => {}
         }
     }

@@ -106,6 +106,7 @@ impl Engine {
                 }
                 let watchdog = self.config.watchdog;
                 let Some(record) = self.holds.get_mut(hold) else { return };
+                record.fixed_until = record.fixed_until.max(now + lease);
                 let lease = record.next_lease(now, watchdog, Some(lease));
                 record.free_at = record.free_at.max(now + lease);
                 let number = record.number;
@@ -119,7 +120,7 @@ impl Engine {
     pub(crate) fn on_errand(&mut self, now: Time, op: OpId, call: &CallRecord, answer: Answer) {
         let Some(errand) = self.errand_mut(op) else { return };
         let Some(name) = errand.name().cloned() else { return };
-        let kind = errand.kind.clone();
+        let (kind, again) = (errand.kind.clone(), errand.attempts > 0);
         let outcome = match (answer, kind) {
             (Answer::Reply(Reply::Status(status)), Kind::Status { .. }) => Outcome::Status(status),
             (Answer::Reply(Reply::Owners(owners)), Kind::Force { owners: None, .. }) => {
@@ -134,11 +135,12 @@ impl Engine {
             }
             (Answer::Reply(Reply::Forced(count)), Kind::Force { owners: Some(owners), .. }) => {
                 self.lose_forced(now, &name, &owners);
-                Outcome::Forced(count > 0)
+                // What was seen is gone: by an earlier send that was never answered, if not by this one.
+                Outcome::Forced(count > 0 || again)
             }
-            (Answer::Reply(Reply::Renewed { verdicts, .. }), Kind::Extend { hold, lease, .. }) => {
+            (Answer::Reply(Reply::Renewed { verdicts, .. }), Kind::Extend { hold, .. }) => {
                 match verdicts.into_iter().next() {
-                    Some(Verdict::Renewed) => self.extended(now, hold, call, lease),
+                    Some(Verdict::Renewed) => self.extended(now, hold, call),
                     Some(Verdict::Refused(text)) if Refusal::of(&text) != Refusal::WrongType => {
                         Outcome::Failed(Refusal::of(&text).error(&name, &text))
                     }
@@ -146,7 +148,7 @@ impl Engine {
                         let why =
                             if verdict == Some(Verdict::NotOurs) { LossReason::Taken } else { LossReason::Overwritten };
                         self.lose(now, hold, why);
-                        Outcome::Failed(self.lost_error_of(hold, Some(why)))
+                        Outcome::Failed(self.lost_error_of(hold, why))
                     }
                 }
             }
@@ -173,12 +175,14 @@ impl Engine {
         self.end_errand(op, Some(outcome));
     }
 
-    fn extended(&mut self, now: Time, hold: HoldId, call: &CallRecord, lease: Millis) -> Outcome {
-        let Some(record) = self.holds.get_mut(hold).filter(|hold| hold.is_valid(now)) else {
-            return Outcome::Failed(self.lost_error_of(hold, None));
-        };
-        record.confirm(call.sent, call.lease);
-        record.fixed_until = record.fixed_until.max(call.sent + lease);
+    fn extended(&mut self, now: Time, hold: HoldId, call: &CallRecord) -> Outcome {
+        // A late reply revives nothing (S4).
+        if let Err(error) = self.check(now, hold) {
+            return Outcome::Failed(error);
+        }
+        if let Some(record) = self.holds.get_mut(hold) {
+            record.confirm(call.sent, call.lease);
+        }
         self.schedule(now, hold);
         Outcome::Extended
     }
@@ -214,9 +218,16 @@ impl Engine {
         self.send_errand(now, op, false);
     }
 
-    pub(crate) fn on_errand_end(&mut self, op: OpId) {
+    pub(crate) fn on_errand_end(&mut self, now: Time, op: OpId) {
         let Some(errand) = self.errand_mut(op) else { return };
         errand.end = None;
+        if let Kind::Extend { hold, .. } = errand.kind
+            && let Err(error) = self.check(now, hold)
+        {
+            // Lost or released meanwhile: that is worth more than a silent server.
+            return self.end_errand(op, Some(Outcome::Failed(error)));
+        }
+        let Some(errand) = self.errand_mut(op) else { return };
         let silent =
             || Error::new(Code::Unreachable, "no server answered in time: check its address and whether it runs");
         let error = errand.trouble.take().unwrap_or_else(silent);

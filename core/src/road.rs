@@ -13,8 +13,6 @@ pub(crate) struct Road {
     wire: Option<Wire>,
     /// Some request was never answered, and its connection could not be killed or named.
     unfenced: bool,
-    /// Some request was never answered at all: the server may have done it.
-    unanswered: bool,
     /// Connections that may still execute something of this hold.
     #[expect(clippy::box_collection, reason = "rare: 8 bytes in each hold instead of 24")]
     stale: Option<Box<Vec<Fence>>>,
@@ -46,10 +44,9 @@ impl Road {
     /// A request may have run, or may still run.
     pub(crate) fn unknown(&mut self, fences: Vec<Fence>, own: Option<Fence>) {
         self.pending = self.pending.saturating_sub(1);
-        self.unanswered = true;
         self.unfenced |= own.is_none();
         self.remember(fences);
-        self.remember(own.into_iter().collect());
+        self.remember(own);
     }
 
     /// The server would not kill a connection for us.
@@ -57,7 +54,7 @@ impl Road {
         self.unfenced = true;
     }
 
-    fn remember(&mut self, fences: Vec<Fence>) {
+    fn remember(&mut self, fences: impl IntoIterator<Item = Fence>) {
         for fence in fences {
             let stale = self.stale.get_or_insert_default();
             if !stale.contains(&fence) {
@@ -70,13 +67,13 @@ impl Road {
         self.pending > 0
     }
 
-    /// Whether something of this hold may still execute although its last request was answered.
-    pub(crate) fn is_unfenced(&self) -> bool {
-        self.unfenced
+    /// Whether a connection is still to be killed.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale.is_some()
     }
 
-    /// Whether some request was never answered.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.unanswered
+    /// Whether something of this hold may execute late, and nothing can be done against it.
+    pub(crate) fn is_unfenced(&self) -> bool {
+        self.unfenced
     }
 }

@@ -4,13 +4,13 @@
 //! the contender: it alone subscribes, tries and parks; those behind it send nothing. A park ends with a
 //! message, with the end of the other's lease, or when the link comes back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::acquire::State;
 use crate::engine::{Engine, Timer};
 use crate::error::{Code, Error};
 use crate::event::Event;
-use crate::holds::Phase;
+use crate::hold::Phase;
 use crate::io::{OpId, Output, Wait, Wire};
 use crate::name::Name;
 use crate::owner::LocalOwner;
@@ -26,6 +26,8 @@ const LONG_WAIT: Millis = Millis::secs(5);
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Queue {
     entries: VecDeque<OpId>,
+    /// How many wishes each owner has here.
+    owners: BTreeMap<LocalOwner, u32>,
     /// Who contends now.
     front: Option<OpId>,
     /// No use trying before then without a message.
@@ -38,48 +40,45 @@ pub(crate) struct Queue {
 impl Engine {
     /// Puts a newcomer into the queue of its name, if it is of use to wait for others of this process. A
     /// name that nobody here asks for or holds has no queue, and the newcomer tries at once.
-    pub(crate) fn joins_queue(&mut self, now: Time, op: OpId, name: &Name, owner: LocalOwner) -> bool {
+    pub(crate) fn joins_queue(&mut self, now: Time, op: OpId, name: &Name) -> bool {
         if !self.queues.contains_key(name) {
-            let mut queue = Queue::default();
+            let waits = |op: &OpId| self.acquire_ref(*op).is_some_and(|acquire| acquire.request.wait != Wait::Try);
             let found = self.holds.of_name(name.as_str()).find_map(|(_, hold)| match hold.phase {
-                Phase::Asked => hold.op.map(|first| (Some(first), None)),
-                Phase::Live | Phase::Doubtful if hold.owner != owner => Some((None, Some(hold.sent + hold.lease))),
-                _ => None,
+                // A single try may come to nothing: that one is not waited for.
+                Phase::Asked => hold.op.filter(waits).map(|first| (Some(first), None)),
+                Phase::Live | Phase::Doubtful => Some((None, Some(hold.sent + hold.lease))),
+                Phase::Lost(_) | Phase::Released => None,
             });
-            let Some((first, until)) = found else { return false };
-            let waits = |op| self.acquire_ref(op).is_some_and(|acquire| acquire.request.wait != Wait::Try);
-            if let Some(first) = first.filter(|&first| waits(first)) {
-                queue.entries.push_back(first);
-                queue.front = Some(first);
-                self.mark_queued(now, first);
-            } else if until.is_none() {
-                // A single try is out: it may come to nothing, and this one needs no company.
-                return false;
+            let Some((first, busy_until)) = found else { return false };
+            let told_busy = busy_until.is_some();
+            self.queues.insert(name.clone(), Queue { front: first, busy_until, told_busy, ..Queue::default() });
+            if let Some(first) = first {
+                self.join(now, first, name, false);
             }
-            queue.busy_until = until;
-            queue.told_busy = until.is_some();
-            self.queues.insert(name.clone(), queue);
         }
-        if let Some(queue) = self.queues.get_mut(name) {
+        self.join(now, op, name, false);
+        true
+    }
+
+    fn join(&mut self, now: Time, op: OpId, name: &Name, in_front: bool) {
+        let Some(owner) = self.acquire_ref(op).map(|acquire| acquire.request.owner) else { return };
+        let queue = self.queues.entry(name.clone()).or_default();
+        *queue.owners.entry(owner).or_default() += 1;
+        if in_front {
+            queue.entries.push_front(op);
+        } else {
             queue.entries.push_back(op);
         }
         self.mark_queued(now, op);
-        true
     }
 
     fn mark_queued(&mut self, now: Time, op: OpId) {
         let notice = self.wheel.insert(now + LONG_WAIT, Timer::Notice(slab::index(op)));
-        let end = self.down_since.is_some().then_some(self.config.unreachable_after);
-        if let Some(acquire) = self.acquire_mut(op) {
-            acquire.queued = true;
-            acquire.notice = Some(notice);
-            let endless = acquire.request.wait == Wait::Forever && acquire.end.is_none();
-            if let Some(span) = end.filter(|_| endless) {
-                let end = self.wheel.insert(now + span, Timer::End(slab::index(op)));
-                if let Some(acquire) = self.acquire_mut(op) {
-                    acquire.end = Some(end);
-                }
-            }
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        acquire.queued = true;
+        acquire.notice = Some(notice);
+        if acquire.request.wait == Wait::Forever && self.down_since.is_some() {
+            self.set_end(now, op, self.config.unreachable_after);
         }
     }
 
@@ -111,22 +110,46 @@ impl Engine {
 
     fn keep_place(&mut self, now: Time, op: OpId, name: &Name) {
         if self.acquire_ref(op).is_some_and(|acquire| !acquire.queued) {
-            let queue = self.queues.entry(name.clone()).or_default();
-            queue.entries.push_front(op);
-            self.mark_queued(now, op);
+            self.join(now, op, name, true);
         }
     }
 
-    /// A waiter is gone. `held_until` is given when it holds the lock now.
+    /// A waiter leaves. `held_until` is given when it holds the lock now.
     pub(crate) fn leave_queue(&mut self, op: OpId, name: &Name, held_until: Option<Time>) {
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        acquire.queued = false;
+        let (owner, notice) = (acquire.request.owner, acquire.notice.take());
+        if let Some(notice) = notice {
+            self.wheel.cancel(notice);
+        }
         let Some(queue) = self.queues.get_mut(name) else { return };
-        queue.entries.retain(|&entry| entry != op);
+        // The one that leaves nearly always stands in front.
+        if let Some(at) = queue.entries.iter().position(|&entry| entry == op) {
+            queue.entries.remove(at);
+        }
+        if let Some(wishes) = queue.owners.get_mut(&owner) {
+            *wishes -= 1;
+            if *wishes == 0 {
+                queue.owners.remove(&owner);
+            }
+        }
         if queue.front == Some(op) {
             queue.front = None;
         }
         if held_until.is_some() {
             queue.busy_until = held_until;
             queue.told_busy = true;
+        }
+    }
+
+    /// The wishes of one owner that wait here.
+    pub(crate) fn queued_of(&self, name: &Name, owner: LocalOwner) -> Vec<OpId> {
+        match self.queues.get(name) {
+            Some(queue) if queue.owners.contains_key(&owner) => {
+                let own = |op: &OpId| self.acquire_ref(*op).is_some_and(|acquire| acquire.request.owner == owner);
+                queue.entries.iter().copied().filter(own).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -143,10 +166,16 @@ impl Engine {
         let (front, busy_until) = (queue.front, queue.busy_until);
         let contender =
             queue.entries.iter().copied().find(|&op| self.state_of(op).is_some_and(|state| state != State::Passed));
-        let waits = |op: &OpId| matches!(self.state_of(*op), Some(State::Parked | State::Subscribing));
-        if let Some(other) = front.filter(|_| front != contender).filter(waits) {
-            self.stop_step(other);
-            self.arrow(other, "overtaken", State::Queued);
+        if let Some(other) = front.filter(|_| front != contender) {
+            match self.state_of(other) {
+                // One in flight at a time: its end calls here again.
+                Some(State::Trying | State::HeldOff | State::Granted) => return,
+                Some(State::Parked | State::Subscribing) => {
+                    self.stop_step(other);
+                    self.arrow(other, "overtaken", State::Queued);
+                }
+                Some(State::New | State::Queued | State::Passed | State::Ended) | None => {}
+            }
         }
         if let Some(queue) = self.queues.get_mut(name) {
             queue.front = contender;
@@ -226,13 +255,10 @@ impl Engine {
                 if acquire.request.wait != Wait::Forever {
                     continue;
                 }
-                let old = acquire.end;
-                let end = (!up).then(|| self.wheel.insert(now + span, Timer::End(slab::index(op))));
-                if let Some(old) = old {
-                    self.wheel.cancel(old);
-                }
-                if let Some(acquire) = self.acquire_mut(op) {
-                    acquire.end = end;
+                if !up {
+                    self.set_end(now, op, span);
+                } else if let Some(timer) = self.acquire_mut(op).and_then(|acquire| acquire.end.take()) {
+                    self.wheel.cancel(timer);
                 }
             }
             if up {

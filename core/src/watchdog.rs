@@ -1,15 +1,14 @@
-//! The watchdog: renewal, doubt, loss (reliability L6, L7).
+//! The watchdog: renewals, and the timer of each hold (reliability L6).
 //!
 //! A watched hold is renewed every third of its lease, in batches filled up with what is due soon. A
 //! renewal that fails makes the hold doubtful and is tried again, ever sooner than the deadline; no error
-//! of one hold touches another. At the deadline the hold is lost, whatever the network does.
+//! of one hold touches another. What becomes of a hold that is not renewed is told in `loss.rs`.
 
 use crate::calls::{Answer, CallRecord, Purpose, Sending};
 use crate::config::margin;
 use crate::engine::{Engine, Timer};
-use crate::error::{Code, Error};
 use crate::event::{Event, LossReason};
-use crate::holds::{Hold, Phase};
+use crate::hold::{Hold, Phase};
 use crate::io::{HoldId, Wire};
 use crate::owner::WireOwner;
 use crate::refusal::Refusal;
@@ -52,8 +51,12 @@ impl Engine {
             Phase::Live if hold.watched => ((hold.sent + third + third).min(hold.deadline), Timer::Hold(index)),
             Phase::Live | Phase::Doubtful => (hold.deadline, Timer::Hold(index)),
             // The margin of a lost hold belongs to nobody; after it the key is tidied up.
-            Phase::Lost(LossReason::Expired | LossReason::MaxHold) => {
+            Phase::Lost(LossReason::Expired | LossReason::MaxHold) if !hold.is_abandoned() => {
                 (hold.deadline + margin(hold.lease), Timer::Hold(index))
+            }
+            // Calling again is allowed after a release without answer: it is remembered for a while.
+            Phase::Released if hold.unsettled.is_some() => {
+                (hold.free_at.min(now + self.config.watchdog), Timer::Hold(index))
             }
             Phase::Asked | Phase::Lost(_) | Phase::Released => return self.stop_hold_timer(id),
         };
@@ -64,7 +67,7 @@ impl Engine {
         }
     }
 
-    fn stop_hold_timer(&mut self, id: HoldId) {
+    pub(crate) fn stop_hold_timer(&mut self, id: HoldId) {
         if let Some(timer) = self.holds.get_mut(id).and_then(|hold| hold.timer.take()) {
             self.wheel.cancel(timer);
         }
@@ -90,7 +93,11 @@ impl Engine {
                 self.tidy(now, id);
                 self.sweep(id);
             }
-            Phase::Asked | Phase::Released => {}
+            Phase::Released => {
+                hold.unsettled = None;
+                self.sweep(id);
+            }
+            Phase::Asked => {}
         }
     }
 
@@ -137,12 +144,13 @@ impl Engine {
 
     fn may_renew(&mut self, now: Time, id: HoldId) -> bool {
         self.lose_if_due(now, id);
-        let capped = self.config.max_hold;
+        let max_hold = self.config.max_hold;
         let Some(hold) = self.holds.get_mut(id) else { return false };
-        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) || !hold.watched || hold.renewing {
+        if !hold.is_running() || !hold.watched || hold.renewing {
             return false;
         }
-        if capped.is_some_and(|most| now >= hold.since + most) || hold.is_abandoned() {
+        hold.capped = max_hold.is_some_and(|most| now >= hold.since + most);
+        if hold.capped || hold.is_abandoned() {
             hold.watched = false;
             self.schedule(now, id);
             return false;
@@ -190,11 +198,7 @@ impl Engine {
                 self.on_jump(now, batch, jump);
             }
             Answer::Refused(Refusal::NoScript, _) if !call.source => {
-                let ids = batch
-                    .iter()
-                    .map(|&(id, _)| id)
-                    .filter(|&id| self.holds.get(id).is_some_and(|hold| hold.is_valid(now)));
-                let ids: Vec<HoldId> = ids.collect();
+                let ids: Vec<HoldId> = batch.iter().map(|&(id, _)| id).filter(|&id| self.may_renew(now, id)).collect();
                 if !ids.is_empty() {
                     self.send_renewal(now, ids, true);
                 }
@@ -224,13 +228,13 @@ impl Engine {
         // A late reply revives nothing (S4).
         self.lose_if_due(now, id);
         let Some(hold) = self.holds.get_mut(id) else { return };
-        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) {
+        if !hold.is_running() {
             return;
         }
         match verdict {
             Verdict::Renewed => {
                 hold.confirm(sent, lease);
-                hold.phase = Phase::Live;
+                hold.arrow("renewed", Phase::Live);
                 let (deadline, name) = (hold.deadline, hold.name.clone());
                 self.schedule(now, id);
                 self.event(Event::Renewed { name, hold: id, deadline });
@@ -256,7 +260,7 @@ impl Engine {
 
     fn renewal_failed(&mut self, now: Time, id: HoldId) {
         let Some(hold) = self.holds.get_mut(id) else { return };
-        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) {
+        if !hold.is_running() {
             return;
         }
         hold.failures = hold.failures.saturating_add(1);
@@ -277,97 +281,6 @@ impl Engine {
             self.doubt(id);
             self.schedule(now, id);
         }
-    }
-
-    fn doubt(&mut self, id: HoldId) {
-        let Some(hold) = self.holds.get_mut(id) else { return };
-        if hold.phase == Phase::Live && hold.watched {
-            hold.phase = Phase::Doubtful;
-            let (name, deadline) = (hold.name.clone(), hold.deadline);
-            self.event(Event::Doubtful { name, hold: id, deadline });
-        }
-    }
-
-    /// Notices a deadline that has passed, whether or not its timer has come.
-    pub(crate) fn lose_if_due(&mut self, now: Time, id: HoldId) {
-        let Some(hold) = self.holds.get(id) else { return };
-        if matches!(hold.phase, Phase::Live | Phase::Doubtful) && now >= hold.deadline {
-            let capped = self.config.max_hold.is_some_and(|most| hold.deadline >= hold.since + most);
-            let why = if capped && !hold.watched { LossReason::MaxHold } else { LossReason::Expired };
-            self.lose(now, id, why);
-        }
-    }
-
-    /// The hold is over although nobody released it. Told once; final (S4).
-    pub(crate) fn lose(&mut self, now: Time, id: HoldId, why: LossReason) {
-        let Some(hold) = self.holds.get_mut(id) else { return };
-        if !matches!(hold.phase, Phase::Live | Phase::Doubtful) {
-            return;
-        }
-        hold.phase = Phase::Lost(why);
-        let name = hold.name.clone();
-        self.schedule(now, id);
-        self.event(Event::Lost { name, hold: id, why });
-        self.sweep(id);
-    }
-
-    /// Stops the renewal of a hold that nobody can release any more; the server frees it in time (L9).
-    pub(crate) fn abandon_if_nobody_is_left(&mut self, now: Time, id: HoldId) {
-        let Some(hold) = self.holds.get_mut(id) else { return };
-        if hold.is_abandoned()
-            && hold.asked == 0
-            && matches!(hold.phase, Phase::Live | Phase::Doubtful)
-            && !hold.renewing
-        {
-            hold.watched = false;
-            self.schedule(now, id);
-        }
-        self.sweep(id);
-    }
-
-    /// Forgets a hold that is over and that nobody can ask about any more.
-    pub(crate) fn sweep(&mut self, id: HoldId) {
-        let Some(hold) = self.holds.get(id) else { return };
-        let busy = hold.road.is_pending() || hold.op.is_some() || hold.asked > 0;
-        let unreachable = hold.levels.iter().all(|level| !level.handle);
-        let over = match hold.phase {
-            Phase::Released => true,
-            Phase::Lost(why) => {
-                let tidied = matches!(why, LossReason::Taken | LossReason::Overwritten) || hold.timer.is_none();
-                tidied && unreachable && (hold.dropped || !hold.owner_alive || hold.levels.is_empty())
-            }
-            Phase::Asked | Phase::Live | Phase::Doubtful => false,
-        };
-        if over && !busy {
-            self.stop_hold_timer(id);
-            self.holds.remove(id);
-        }
-    }
-
-    pub(crate) fn lost_error(&self, now: Time, hold: &Hold) -> Error {
-        let why = match hold.phase {
-            Phase::Lost(why) => why,
-            _ if now >= hold.deadline => LossReason::Expired,
-            _ => LossReason::Taken,
-        };
-        self.lost_text(hold, why)
-    }
-
-    pub(crate) fn lost_error_of(&self, id: HoldId, why: Option<LossReason>) -> Error {
-        match self.holds.get(id) {
-            Some(hold) => self.lost_text(hold, why.unwrap_or(LossReason::Expired)),
-            None => Error::new(Code::LockLost, "the hold ended before its release"),
-        }
-    }
-
-    /// In Redisson's wording, for whoever searches for it.
-    fn lost_text(&self, hold: &Hold, why: LossReason) -> Error {
-        let owner = self.wire_owner(hold.number);
-        let text = format!(
-            "attempt to unlock lock, not locked by current thread by node id: {} thread-id: {}: the lock was lost ({why}), another may hold it: undo or check what was done under it",
-            owner.client, owner.number.0
-        );
-        Error::new(Code::LockLost, text).of(&hold.name).by(owner)
     }
 }
 

@@ -8,8 +8,8 @@ use crate::acquire::State;
 use crate::calls::CallRecord;
 use crate::engine::{Engine, Timer};
 use crate::event::{Event, LossReason};
-use crate::holds::Phase;
-use crate::io::{Claim, Claimed, HoldId, OpId, Outcome, Output, Wait};
+use crate::hold::Phase;
+use crate::io::{Claim, Claimed, HoldId, OpId, Outcome, Output, Wait, Wire};
 use crate::name::Name;
 use crate::owner::WireOwner;
 use crate::slab;
@@ -18,11 +18,10 @@ use crate::time::{Millis, Time};
 impl Engine {
     pub(crate) fn on_granted(&mut self, now: Time, op: OpId, hold: HoldId, call: &CallRecord, count: u32) {
         let watched = self.acquire_ref(op).is_some_and(|acquire| acquire.request.lease.is_none());
-        let fixed = self.acquire_ref(op).and_then(|acquire| acquire.request.lease);
         let Some(record) = self.holds.get_mut(hold) else { return };
         if record.phase == Phase::Asked {
             record.confirm(call.sent, call.lease);
-            record.phase = Phase::Live;
+            record.arrow("granted", Phase::Live);
             record.since = now;
         } else if record.is_valid(now) {
             record.confirm(call.sent, call.lease);
@@ -32,9 +31,6 @@ impl Engine {
             return self.reentry_lost(now, op, hold, LossReason::Expired);
         }
         record.server_count = count;
-        if let Some(lease) = fixed {
-            record.fixed_until = record.fixed_until.max(call.sent + lease);
-        }
         self.grant(now, op, "granted");
     }
 
@@ -57,18 +53,12 @@ impl Engine {
         let client = self.client;
         let Some(acquire) = self.acquire_mut(op) else { return Claim::Gone };
         let (name, owner, via) = (acquire.request.name.clone(), acquire.request.owner, acquire.request.via);
+        let wire = acquire.request.wire;
         let (state, hold, reentry, queued) = (acquire.state, acquire.hold, acquire.reentry, acquire.queued);
         match state {
             State::Granted => {}
             State::Passed => {
-                self.arrow(op, "host turned", State::Queued);
-                match hold {
-                    Some(id) if reentry => {
-                        self.note_asked(id, 1);
-                        self.try_now(now, op, "front and free", None, false);
-                    }
-                    _ => self.go_on(now, op, &name),
-                }
+                self.host_turned(now, op);
                 return Claim::Again;
             }
             _ => return Claim::Again,
@@ -84,13 +74,12 @@ impl Engine {
                 self.reentry_lost(now, op, id, LossReason::Expired);
             } else {
                 self.arrow(op, "claimed too late", State::Queued);
-                self.give_back(now, op);
+                self.let_go(now, op, wire);
                 self.go_on(now, op, &name);
             }
             return Claim::Again;
         }
         self.arrow(op, "claimed", State::Ended);
-        self.forget_acquire(op);
         let Some(hold) = self.holds.get_mut(id) else { return Claim::Gone };
         hold.op = None;
         hold.asked -= 1;
@@ -98,6 +87,10 @@ impl Engine {
         let (number, count, until) = (hold.number, hold.levels.len() as u32, hold.sent + hold.lease);
         if queued {
             self.leave_queue(op, &name, Some(until));
+        }
+        self.forget_acquire(op);
+        self.enter_others(now, &name, owner);
+        if queued {
             self.advance(now, &name);
         }
         if self.listening {
@@ -108,18 +101,37 @@ impl Engine {
     }
 
     /// Nobody claimed the grant: it is given back, and the waiter keeps its place but is passed over
-    /// until its host has turned.
-    pub(crate) fn pass_over(&mut self, now: Time, op: OpId) {
+    /// until its host has turned. Of a re-entry only the level goes back.
+    pub(super) fn pass_over(&mut self, now: Time, op: OpId) {
         let Some(acquire) = self.acquire_mut(op) else { return };
         acquire.arrow("nobody claims", State::Passed);
         let name = acquire.request.name.clone();
-        // Of a re-entry only the level goes back; it is asked for again once the host has turned.
-        self.give_back(now, op);
+        // By the keeper: a host that does not turn may not serve its own wire either.
+        self.let_go(now, op, Wire::KEEPER);
         self.advance(now, &name);
+    }
+
+    /// The host of one who was passed over has turned: it goes on as if it had just come, where it stood.
+    fn host_turned(&mut self, now: Time, op: OpId) {
+        let Some(acquire) = self.acquire_ref(op) else { return };
+        let request = acquire.request.clone();
+        match self.known(now, &request) {
+            Err(error) => self.end_acquire(now, op, Some(Outcome::Failed(error))),
+            Ok(own) => {
+                self.arrow(op, "host turned", State::Queued);
+                match own.filter(|_| request.reenter.is_some()) {
+                    Some(id) => self.enter(now, op, id, None),
+                    None => self.go_on(now, op, &request.name),
+                }
+            }
+        }
     }
 
     /// After a grant was given back: on to the next try, if there is time left.
     fn go_on(&mut self, now: Time, op: OpId, name: &Name) {
+        if self.enter_own(now, op) {
+            return;
+        }
         let Some(acquire) = self.acquire_ref(op) else { return };
         let over = acquire.request.wait == Wait::Try
             || (acquire.end.is_none() && matches!(acquire.request.wait, Wait::For(_)));
@@ -127,20 +139,5 @@ impl Engine {
             return self.end_acquire(now, op, Some(Outcome::Busy));
         }
         self.take_place_again(now, op, name);
-    }
-
-    /// Releases what a grant gave, without the caller.
-    fn give_back(&mut self, now: Time, op: OpId) {
-        let Some(acquire) = self.acquire_mut(op) else { return };
-        let (wire, reentry) = (acquire.request.wire, acquire.reentry);
-        let hold = if reentry { acquire.hold } else { acquire.hold.take() };
-        let Some(id) = hold else { return };
-        if let Some(hold) = self.holds.get_mut(id) {
-            hold.asked = hold.asked.saturating_sub(1);
-            if hold.op == Some(op) {
-                hold.op = None;
-            }
-        }
-        self.release_down(now, id, wire);
     }
 }

@@ -1,24 +1,24 @@
 //! One wish to hold a lock, from the call to the claim.
 //!
-//! Its states and arrows are in `state.rs`, the grant in `grant.rs`. First tries and re-entries go down
-//! the caller's wire; every later try is the keeper's (design 2). A re-entry is never busy.
+//! Its states and arrows are in `state.rs`, what the server answers in `answer.rs`, the grant in `grant.rs`.
+//! First tries and re-entries go down the caller's wire; every later try is the keeper's (design 2). A
+//! re-entry (`reentry.rs`) is never busy.
 
+mod answer;
 mod grant;
+mod reentry;
 mod state;
 
 pub(crate) use state::{ARROWS, State};
 
 use crate::arrows;
-use crate::calls::{Answer, CallRecord, Purpose, Sending, backoff};
-use crate::config::check_lease;
-use crate::engine::{Engine, Op, Timer, closed};
+use crate::calls::{Purpose, Sending};
+use crate::engine::{Engine, Op, Timer};
 use crate::error::{Code, Error};
-use crate::event::{Event, LossReason};
-use crate::holds::{Hold, Phase};
+use crate::hold::Hold;
 use crate::io::{AcquireRequest, HoldId, OpId, Outcome, Output, Wait, Wire};
 use crate::owner::WireOwner;
-use crate::refusal::Refusal;
-use crate::scripts::{Ask, Reply};
+use crate::scripts::Ask;
 use crate::slab;
 use crate::time::{Millis, Time};
 use crate::wheel::TimerId;
@@ -37,6 +37,8 @@ pub(crate) struct Acquire {
     pub(crate) hint: bool,
     /// It has, or had, a place in the queue of its name.
     pub(crate) queued: bool,
+    /// One of its tries has no reply and never will: the server may have granted it.
+    unanswered: bool,
     attempts: u8,
     /// The last thing that went wrong since the server last answered.
     trouble: Option<Error>,
@@ -56,8 +58,8 @@ impl Engine {
     /// Wishes to hold a lock. `Done(op, Granted)` is an offer: the code that resumes takes it by
     /// [`Engine::claim`].
     pub fn acquire(&mut self, now: Time, request: AcquireRequest) -> OpId {
-        let (wait, name, owner) = (request.wait, request.name.clone(), request.owner);
-        let mut acquire = Box::new(Acquire {
+        let (wait, name) = (request.wait, request.name.clone());
+        let acquire = Box::new(Acquire {
             request,
             since: now,
             state: State::New,
@@ -66,6 +68,7 @@ impl Engine {
             told_busy: false,
             hint: false,
             queued: false,
+            unanswered: false,
             attempts: 0,
             trouble: None,
             step: None,
@@ -74,13 +77,8 @@ impl Engine {
         });
         let known = match self.known(now, &acquire.request) {
             Ok(known) => known,
-            Err(error) => {
-                acquire.arrow("refused", State::Ended);
-                return self.refuse(error);
-            }
+            Err(error) => return self.refuse(error),
         };
-        acquire.hold = known;
-        acquire.reentry = known.is_some();
         let op = self.ops.insert(Op::Acquire(acquire));
         let end = match wait {
             Wait::Try => Some(self.config.connect_timeout + self.config.op_timeout),
@@ -88,65 +86,17 @@ impl Engine {
             Wait::Forever => None,
         };
         if let Some(span) = end {
-            let timer = self.wheel.insert(now + span, Timer::End(slab::index(op)));
-            self.set_end(op, timer);
+            self.set_end(now, op, span);
         }
         if let Some(hold) = known {
-            if self.may_reenter_locally(now, hold, op) {
-                self.note_asked(hold, 1);
-                self.grant(now, op, "local re-entry");
-            } else {
-                self.note_asked(hold, 1);
-                self.try_now(now, op, "first try", None, false);
-            }
-        } else if wait != Wait::Try && self.joins_queue(now, op, &name, owner) {
+            self.enter(now, op, hold, None);
+        } else if wait != Wait::Try && self.joins_queue(now, op, &name) {
             self.arrow(op, "others wait", State::Queued);
             self.advance(now, &name);
         } else {
             self.try_now(now, op, "first try", None, false);
         }
         op
-    }
-
-    /// The hold that a request re-enters, if any; or why it is refused.
-    fn known(&mut self, now: Time, request: &AcquireRequest) -> Result<Option<HoldId>, Error> {
-        if self.closed {
-            return Err(closed().of(&request.name));
-        }
-        if let Some(lease) = request.lease {
-            check_lease(lease).map_err(|error| error.of(&request.name))?;
-        }
-        let carried = match request.reenter {
-            Some(id) => {
-                let held = self.holds.get(id).is_some_and(|hold| hold.phase != Phase::Released);
-                if !held {
-                    return Err(self.not_owner(&request.name, request.owner));
-                }
-                Some(id)
-            }
-            None => self.holds.carried(request.name.as_str(), request.owner),
-        };
-        let Some(id) = carried else { return Ok(None) };
-        self.lose_if_due(now, id);
-        let Some(hold) = self.holds.get_mut(id) else { return Ok(None) };
-        if hold.is_valid(now) {
-            return Ok(Some(id));
-        }
-        // A lost hold is told once to the owner that carries it, then dropped (design 3).
-        hold.dropped = true;
-        let error = self.lost_error(now, &self.holds.get(id).expect("just found").clone());
-        self.tidy(now, id);
-        self.sweep(id);
-        Err(error)
-    }
-
-    fn may_reenter_locally(&self, now: Time, hold: HoldId, op: OpId) -> bool {
-        let (Some(hold), Some(acquire)) = (self.holds.get(hold), self.acquire_ref(op)) else { return false };
-        self.config.local_reentry
-            && match acquire.request.lease {
-                None => hold.watched,
-                Some(lease) => now + lease <= hold.sent + hold.lease,
-            }
     }
 
     /// Sends a try. The first one goes down the caller's wire (`None`).
@@ -179,6 +129,10 @@ impl Engine {
             request.lease.map_or(watchdog, |lease| record.next_lease(now, watchdog, Some(lease)))
         };
         record.free_at = record.free_at.max(now + lease);
+        if let Some(lease) = request.lease {
+            // From here on: what is sent behind it may not set less.
+            record.fixed_until = record.fixed_until.max(now + lease);
+        }
         let ask = Ask::Acquire {
             name: request.name,
             owner: WireOwner { client, number: record.number },
@@ -190,106 +144,6 @@ impl Engine {
         let wire = wire.unwrap_or(request.wire);
         let (purpose, patience) = (Purpose::Wish(op), self.config.op_timeout);
         self.send(now, Sending { wire, hold: Some(hold), purpose, ask, source, lease, patience });
-    }
-
-    pub(crate) fn on_tried(&mut self, now: Time, op: OpId, call: &CallRecord, answer: Answer) {
-        let Some(acquire) = self.acquire_mut(op) else { return };
-        if acquire.state != State::Trying {
-            return;
-        }
-        let (reentry, name) = (acquire.reentry, acquire.request.name.clone());
-        let Some(hold) = acquire.hold else { return };
-        if !matches!(answer, Answer::NotSent(_) | Answer::Unknown) {
-            acquire.trouble = None;
-            acquire.attempts = 0;
-        }
-        match answer {
-            Answer::Reply(Reply::Granted { count }) => self.on_granted(now, op, hold, call, count),
-            Answer::Reply(Reply::Busy { ttl, healed }) if !reentry => self.on_busy(now, op, ttl, healed),
-            Answer::Reply(Reply::NotOurs) if reentry => self.reentry_lost(now, op, hold, LossReason::Taken),
-            Answer::Refused(Refusal::WrongType, _) if reentry => {
-                self.reentry_lost(now, op, hold, LossReason::Overwritten)
-            }
-            Answer::Refused(Refusal::NoScript, _) if !call.source => {
-                self.try_now(now, op, "no script", Some(call.wire), true);
-            }
-            Answer::Refused(refusal @ Refusal::Passing, text) => {
-                self.hold_off(now, op, refusal.error(&name, &text));
-            }
-            Answer::Refused(refusal, text) => {
-                let error = refusal.error(&name, &text);
-                self.end_acquire(now, op, Some(Outcome::Failed(error)));
-            }
-            Answer::NotSent(error) => self.on_try_not_sent(now, op, call.wire, error.of(&name)),
-            Answer::Unknown => {
-                let text = "the connection broke before the answer came: check the server and the network between";
-                self.hold_off(now, op, Error::new(Code::Unreachable, text).of(&name));
-            }
-            Answer::Reply(other) => self.acquire_nonsense(now, op, &format!("{other:?}")),
-            Answer::Nonsense(what) => self.acquire_nonsense(now, op, &what),
-        }
-    }
-
-    fn on_busy(&mut self, now: Time, op: OpId, ttl: Millis, healed: bool) {
-        let Some(acquire) = self.acquire_mut(op) else { return };
-        let first = !acquire.told_busy;
-        acquire.told_busy = true;
-        let (name, hint) = (acquire.request.name.clone(), acquire.hint);
-        if healed {
-            let text = "the lock had no expiry and was given one: did somebody run PERSIST on it?".to_owned();
-            self.event(Event::Warning { name: Some(name.clone()), text });
-        }
-        if self.acquire_ref(op).is_some_and(|acquire| acquire.request.wait == Wait::Try) {
-            return self.end_acquire(now, op, Some(Outcome::Busy));
-        }
-        if first && self.listening {
-            self.event(Event::Contended { name: name.clone(), op, ttl: Some(ttl) });
-        }
-        if hint {
-            return self.try_now(now, op, "woken meanwhile", Some(Wire::KEEPER), false);
-        }
-        self.arrow(op, "busy", State::Queued);
-        self.wait_in_front(now, op, &name, ttl);
-    }
-
-    fn on_try_not_sent(&mut self, now: Time, op: OpId, wire: Wire, error: Error) {
-        if error.code() != Code::Unreachable || !self.reached {
-            return self.end_acquire(now, op, Some(Outcome::Failed(error)));
-        }
-        if wire == Wire::KEEPER && self.outlasts(op) {
-            // A waiter outlasts its server: it goes on when the link is back, or ends with its wait.
-            let step = self.wheel.insert(now + self.config.watchdog, Timer::Step(slab::index(op)));
-            if let Some(acquire) = self.acquire_mut(op) {
-                acquire.arrow("link down", State::Parked);
-                acquire.trouble = Some(error);
-                acquire.step = Some(step);
-            }
-            return;
-        }
-        self.hold_off(now, op, error);
-    }
-
-    /// A try failed in a way that passes: the next one comes at once, then ever later, until the time for
-    /// reaching a server is over.
-    fn hold_off(&mut self, now: Time, op: OpId, error: Error) {
-        let bound = self.config.connect_timeout + self.config.op_timeout;
-        let outlasts = self.outlasts(op);
-        let Some(acquire) = self.acquire_mut(op) else { return };
-        acquire.attempts = acquire.attempts.saturating_add(1);
-        let pause = backoff(acquire.attempts);
-        let hopeless = !outlasts && (now + pause).since(acquire.since) >= bound;
-        acquire.trouble = Some(error.clone());
-        if hopeless {
-            return self.end_acquire(now, op, Some(Outcome::Failed(error)));
-        }
-        self.arrow(op, "failed", State::HeldOff);
-        if pause == Millis::ZERO {
-            return self.on_acquire_step(now, op);
-        }
-        let timer = self.wheel.insert(now + pause, Timer::Step(slab::index(op)));
-        if let Some(acquire) = self.acquire_mut(op) {
-            acquire.step = Some(timer);
-        }
     }
 
     pub(crate) fn on_acquire_step(&mut self, now: Time, op: OpId) {
@@ -328,51 +182,38 @@ impl Engine {
         self.end_acquire(now, op, Some(outcome));
     }
 
-    pub(crate) fn reentry_lost(&mut self, now: Time, op: OpId, hold: HoldId, why: LossReason) {
-        self.lose(now, hold, why);
-        let error = self.holds.get(hold).map(|hold| self.lost_error(now, hold));
-        let error = error.unwrap_or_else(|| Error::new(Code::LockLost, "the hold ended before it could be re-entered"));
-        self.end_acquire(now, op, Some(Outcome::Failed(error)));
-    }
-
-    fn acquire_nonsense(&mut self, now: Time, op: OpId, what: &str) {
-        let text = format!("the server answered an acquire with something else: {what}: is it Redis 6.2 or newer?");
-        self.end_acquire(now, op, Some(Outcome::Failed(Error::new(Code::Protocol, text))));
-    }
-
     /// Ends an acquire that was not claimed, and undoes whatever it did or may still do.
     pub(crate) fn end_acquire(&mut self, now: Time, op: OpId, outcome: Option<Outcome>) {
         let Some(acquire) = self.acquire_mut(op) else { return };
-        let (name, queued, state, wire) =
-            (acquire.request.name.clone(), acquire.queued, acquire.state, acquire.request.wire);
-        let (hold, reentry) = (acquire.hold, acquire.reentry);
-        acquire.arrow(if state == State::New { "refused" } else { "over" }, State::Ended);
-        self.forget_acquire(op);
-        if let Some(id) = hold {
-            if let Some(hold) = self.holds.get_mut(id) {
-                // A passed-over re-entry has given its level back already.
-                if state != State::Passed {
-                    hold.asked = hold.asked.saturating_sub(1);
-                }
-                if hold.op == Some(op) {
-                    hold.op = None;
-                }
-                let maybe = hold.road.is_pending() || hold.road.is_unanswered() || state == State::Granted;
-                if maybe && !(reentry && state == State::Passed) {
-                    self.release_down(now, id, wire);
-                } else if !reentry {
-                    hold.phase = Phase::Released;
-                }
-            }
-            self.sweep(id);
+        let (name, queued, wire) = (acquire.request.name.clone(), acquire.queued, acquire.request.wire);
+        acquire.arrow("over", State::Ended);
+        self.let_go(now, op, wire);
+        if queued {
+            self.leave_queue(op, &name, None);
         }
+        self.forget_acquire(op);
         if let Some(outcome) = outcome {
             self.output(Output::Done(op, outcome));
         }
         if queued {
-            self.leave_queue(op, &name, None);
             self.advance(now, &name);
         }
+    }
+
+    /// The wish lets go of the hold that it asked for, or of the level it was to add.
+    fn let_go(&mut self, now: Time, op: OpId, wire: Wire) {
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        let unanswered = core::mem::take(&mut acquire.unanswered);
+        acquire.reentry = false;
+        let Some(id) = acquire.hold.take() else { return };
+        if let Some(hold) = self.holds.get_mut(id) {
+            hold.asked = hold.asked.saturating_sub(1);
+            if hold.op == Some(op) {
+                hold.op = None;
+            }
+        }
+        self.release_down(now, id, wire, unanswered);
+        self.sweep(id);
     }
 
     pub(crate) fn acquire_ref(&self, op: OpId) -> Option<&Acquire> {
@@ -397,12 +238,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn note_asked(&mut self, hold: HoldId, levels: u32) {
-        if let Some(hold) = self.holds.get_mut(hold) {
-            hold.asked += levels;
-        }
-    }
-
     pub(crate) fn arrow(&mut self, op: OpId, why: &'static str, to: State) {
         if let Some(acquire) = self.acquire_mut(op) {
             acquire.arrow(why, to);
@@ -415,9 +250,12 @@ impl Engine {
         }
     }
 
-    fn set_end(&mut self, op: OpId, timer: TimerId) {
-        if let Some(acquire) = self.acquire_mut(op) {
-            acquire.end = Some(timer);
+    /// Gives the wish so much time from now.
+    pub(crate) fn set_end(&mut self, now: Time, op: OpId, span: Millis) {
+        let timer = self.wheel.insert(now + span, Timer::End(slab::index(op)));
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        if let Some(old) = acquire.end.replace(timer) {
+            self.wheel.cancel(old);
         }
     }
 }

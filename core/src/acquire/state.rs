@@ -42,36 +42,37 @@ impl State {
 
 #[rustfmt::skip]
 pub(crate) const ARROWS: &[Arrow] = &[
-    ("new",         "first try",          "trying"),
-    ("new",         "others wait",        "queued"),
-    ("new",         "refused",            "ended"),
-    ("new",         "local re-entry",     "granted"),
-    ("trying",      "granted",            "granted"),
-    ("trying",      "busy",               "queued"),      // then subscribing or parked, as its place says
-    ("trying",      "woken meanwhile",    "trying"),      // a message came while the try was out
-    ("trying",      "no script",          "trying"),      // again, with the text
-    ("trying",      "failed",             "held off"),
-    ("trying",      "link down",          "parked"),
-    ("trying",      "over",               "ended"),       // wait=0 and busy, refused, lost, cancelled, out of time
-    ("held off",    "again",              "trying"),
-    ("held off",    "over",               "ended"),
-    ("queued",      "to the front",       "subscribing"),
-    ("queued",      "front and known",    "parked"),
-    ("queued",      "front and free",     "trying"),
-    ("queued",      "over",               "ended"),
-    ("subscribing", "woken",              "trying"),
-    ("subscribing", "time",               "trying"),
-    ("subscribing", "refused",            "parked"),
-    ("subscribing", "over",               "ended"),
-    ("parked",      "woken",              "trying"),
-    ("parked",      "time",               "trying"),
-    ("parked",      "overtaken",          "queued"),      // one with an older place has turned again
-    ("subscribing", "overtaken",          "queued"),
-    ("parked",      "over",               "ended"),
-    ("granted",     "claimed",            "ended"),
-    ("granted",     "claimed too late",   "queued"),
-    ("granted",     "nobody claims",      "passed"),
-    ("granted",     "over",               "ended"),       // cancelled, closed
-    ("passed",      "host turned",        "queued"),
-    ("passed",      "over",               "ended"),
+    ("new",         "first try",        "trying"),
+    ("new",         "others wait",      "queued"),
+    ("new",         "local re-entry",   "granted"),
+    ("trying",      "granted",          "granted"),
+    ("trying",      "busy",             "queued"),      // then what its place says, or a re-entry
+    ("trying",      "no script",        "trying"),      // again, with the text
+    ("trying",      "failed",           "held off"),
+    ("trying",      "link down",        "queued"),
+    ("trying",      "over",             "ended"),       // refused, lost, cancelled, out of time
+    ("held off",    "again",            "trying"),
+    ("held off",    "over",             "ended"),
+    ("queued",      "woken meanwhile",  "trying"),      // a message came while the busy try was out (M43)
+    ("queued",      "own hold",         "trying"),      // its owner has come to hold the lock by another wish
+    ("queued",      "local re-entry",   "granted"),
+    ("queued",      "to the front",     "subscribing"),
+    ("queued",      "front and known",  "parked"),
+    ("queued",      "front and free",   "trying"),
+    ("queued",      "over",             "ended"),       // wait=0 and busy, cancelled, out of time
+    ("subscribing", "woken",            "trying"),
+    ("subscribing", "time",             "trying"),
+    ("subscribing", "refused",          "parked"),
+    ("subscribing", "overtaken",        "queued"),      // one with an older place has turned again
+    ("subscribing", "over",             "ended"),
+    ("parked",      "woken",            "trying"),
+    ("parked",      "time",             "trying"),
+    ("parked",      "overtaken",        "queued"),
+    ("parked",      "over",             "ended"),
+    ("granted",     "claimed",          "ended"),
+    ("granted",     "claimed too late", "queued"),
+    ("granted",     "nobody claims",    "passed"),
+    ("granted",     "over",             "ended"),       // cancelled, closed, lost meanwhile
+    ("passed",      "host turned",      "queued"),
+    ("passed",      "over",             "ended"),
 ];

@@ -1,0 +1,96 @@
+//! How a hold ends that nobody released: doubted, lost, abandoned, forgotten (reliability L7, L9).
+//!
+//! At its deadline a hold is lost, whatever the network does. It is told once; what the server may still
+//! keep of it goes when the application lets go of it, or when its margin is over.
+
+use crate::engine::Engine;
+use crate::error::{Code, Error};
+use crate::event::{Event, LossReason};
+use crate::hold::{Hold, Phase};
+use crate::io::HoldId;
+use crate::time::Time;
+
+impl Engine {
+    pub(crate) fn doubt(&mut self, id: HoldId) {
+        let Some(hold) = self.holds.get_mut(id).filter(|hold| hold.is_running() && hold.watched) else { return };
+        let told = hold.phase == Phase::Doubtful;
+        hold.arrow("doubt", Phase::Doubtful);
+        if !told {
+            let (name, deadline) = (hold.name.clone(), hold.deadline);
+            self.event(Event::Doubtful { name, hold: id, deadline });
+        }
+    }
+
+    /// Notices a deadline that has passed, whether or not its timer has come.
+    pub(crate) fn lose_if_due(&mut self, now: Time, id: HoldId) {
+        let Some(hold) = self.holds.get(id) else { return };
+        if hold.is_running() && now >= hold.deadline {
+            self.lose(now, id, hold.why_lost(now));
+        }
+    }
+
+    /// The hold is over although nobody released it. Told once; final (S4).
+    pub(crate) fn lose(&mut self, now: Time, id: HoldId, why: LossReason) {
+        let Some(hold) = self.holds.get_mut(id).filter(|hold| hold.is_running()) else { return };
+        let arrow = match why {
+            LossReason::Expired | LossReason::MaxHold => "deadline",
+            LossReason::Taken | LossReason::Overwritten => "not ours",
+        };
+        hold.arrow(arrow, Phase::Lost(why));
+        // A grant that nobody claimed is nobody's loss.
+        let told = (!hold.levels.is_empty()).then(|| hold.name.clone());
+        self.schedule(now, id);
+        if let Some(name) = told {
+            self.event(Event::Lost { name, hold: id, why });
+        }
+        self.sweep(id);
+    }
+
+    /// Stops the renewal of a hold that nobody can release any more; the server frees it in time.
+    pub(crate) fn abandon_if_nobody_is_left(&mut self, now: Time, id: HoldId) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        // While a renewal is out its timer is that of the deadline; the next renewal looks again.
+        if hold.is_abandoned() && !hold.renewing {
+            hold.watched = false;
+            self.schedule(now, id);
+        }
+        self.sweep(id);
+    }
+
+    /// Forgets a hold that is over and that nobody can ask about any more.
+    pub(crate) fn sweep(&mut self, id: HoldId) {
+        let Some(hold) = self.holds.get(id) else { return };
+        let busy = hold.road.is_pending() || hold.op.is_some() || hold.asked > 0;
+        let unreachable = hold.levels.iter().all(|level| !level.handle);
+        let over = match hold.phase {
+            Phase::Released => hold.unsettled.is_none(),
+            // Its owner is still to be told, unless it was or is no more.
+            Phase::Lost(_) => {
+                let untold = !hold.dropped && hold.owner_alive && !hold.levels.is_empty();
+                hold.timer.is_none() && unreachable && !untold
+            }
+            Phase::Asked | Phase::Live | Phase::Doubtful => false,
+        };
+        if over && !busy {
+            self.stop_hold_timer(id);
+            self.holds.remove(id);
+        }
+    }
+
+    /// In Redisson's wording, for whoever searches for it.
+    pub(crate) fn lost_error(&self, hold: &Hold, why: LossReason) -> Error {
+        let owner = self.wire_owner(hold.number);
+        let text = format!(
+            "attempt to unlock lock, not locked by current thread by node id: {} thread-id: {}: the lock was lost ({why}), another may hold it: undo or check what was done under it",
+            owner.client, owner.number.0
+        );
+        Error::new(Code::LockLost, text).of(&hold.name).by(owner)
+    }
+
+    pub(crate) fn lost_error_of(&self, id: HoldId, why: LossReason) -> Error {
+        match self.holds.get(id) {
+            Some(hold) => self.lost_error(hold, why),
+            None => Error::new(Code::LockLost, format!("the lock was lost ({why}) before this was done")),
+        }
+    }
+}

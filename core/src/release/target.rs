@@ -1,0 +1,66 @@
+//! Which level a release is about.
+
+use crate::engine::Engine;
+use crate::error::{Code, Error};
+use crate::hold::Hold;
+use crate::io::{HoldId, LevelId, OpId, Target, Wire};
+use crate::name::Name;
+use crate::owner::Via;
+use crate::time::Time;
+
+impl Engine {
+    /// Wishes to give a level back; with the outermost one the lock is free. The answer is `Released`,
+    /// or fails with `lock_lost`, `release_unknown`, or `not_owner` where there is nothing to release.
+    pub fn release(&mut self, now: Time, target: Target, wire: Wire) -> OpId {
+        let found = match &target {
+            Target::Level(hold, level) => self.find_level(*hold, *level),
+            Target::Innermost { name, owner } => self
+                .find_held(name, |hold| {
+                    hold.levels.iter().rev().find(|level| level.owner == *owner).map(|level| level.id)
+                })
+                .ok_or_else(|| self.not_owner(name, *owner)),
+            Target::Entered { name, owner, via } => self
+                .find_held(name, |hold| {
+                    let mine = hold.levels.iter().rev().find(|level| level.owner == *owner && level.via == *via);
+                    mine.map(|level| level.id)
+                })
+                .or_else(|| self.only_level_through(name, *via))
+                .ok_or_else(|| {
+                    let text = "this block was left by another than entered it: keep the handle and release that";
+                    Error::new(Code::NotOwner, text).of(name)
+                }),
+        };
+        match found {
+            Ok((hold, level)) => self.begin_release(now, hold, level, wire),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn find_level(&self, id: HoldId, level: LevelId) -> Result<(HoldId, LevelId), Error> {
+        let gone = || Error::new(Code::NotOwner, "this hold was released already: release each hold once");
+        let hold = self.holds.get(id).ok_or_else(gone)?;
+        let unsettled = hold.unsettled.as_deref().is_some_and(|levels| levels.contains(&level));
+        if unsettled || hold.levels.iter().any(|at| at.id == level) {
+            Ok((id, level))
+        } else {
+            Err(gone().of(&hold.name))
+        }
+    }
+
+    fn find_held(&self, name: &Name, pick: impl Fn(&Hold) -> Option<LevelId>) -> Option<(HoldId, LevelId)> {
+        self.holds
+            .of_name(name.as_str())
+            .filter(|(_, hold)| !hold.dropped)
+            .find_map(|(id, hold)| pick(hold).map(|level| (id, level)))
+    }
+
+    /// The one level that was entered through an object, if it is but one.
+    fn only_level_through(&self, name: &Name, via: Via) -> Option<(HoldId, LevelId)> {
+        let held = self.holds.of_name(name.as_str()).filter(|(_, hold)| !hold.dropped);
+        let mut found = held.flat_map(|(id, hold)| {
+            hold.levels.iter().filter(move |level| level.via == via).map(move |level| (id, level.id))
+        });
+        let only = found.next()?;
+        found.next().is_none().then_some(only)
+    }
+}
