@@ -223,7 +223,7 @@ test('r2: exit with the server away does not hang', async () => {
   }
 })
 
-test('a process of one's own is another owner and leaves its parent alone', async () => {
+test('a child process is another owner and leaves its parent alone', async () => {
   const name = fresh()
   const held = await client.lock(name).acquire()
   const child = spawn(process.execPath, ['-e', `
