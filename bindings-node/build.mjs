@@ -14,7 +14,7 @@ const build = spawnSync(
   process.execPath,
   [
     cli, 'build', '--manifest-path', manifest, '--output-dir', here, '--dts', 'generated.d.ts', '--no-dts-header',
-    ...(process.argv.includes('--release') ? ['--release', '--strip'] : []),
+    ...(process.argv.includes('--release') ? ['--release'] : []),
   ],
   { stdio: 'inherit', cwd: path.dirname(here) },
 )
