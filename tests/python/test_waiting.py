@@ -85,6 +85,9 @@ def test_l3_without_a_message_by_expiry(url: str, raw: redis.Redis, name: str, h
         waiting = pool.submit(cycle, client, name)
         until_waiting(raw, name)
         if how == "muted":
+            # Once subscribed it looks again; then it is parked.
+            eventually(lambda: proxy.count("EVALSHA") == 2)
+            time.sleep(0.05)
             proxy.tell("mute redisson_lock__channel")
             free_it(raw, name)
         got = waiting.result(5) - asked
