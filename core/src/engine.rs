@@ -192,9 +192,14 @@ impl Engine {
 
     /// Something came down the connection of subscriptions.
     pub fn handle_push(&mut self, now: Time, push: Push) {
-        let woken = match push {
-            // A message is a hint: what it says is not read (X5).
-            Push::Message(channel, _) => self.channels.name_of(&channel),
+        let confirmed = match push {
+            Push::Message(channel, _) => {
+                // A message is a hint: what it says is not read (X5).
+                if let Some(name) = self.channels.name_of(&channel) {
+                    self.hint(now, &name);
+                }
+                None
+            }
             Push::Subscribed(channel) => self.channels.confirmed(&channel),
             Push::Refused(channel, text) => {
                 if let Some(name) = self.channels.refused(&channel) {
@@ -206,7 +211,7 @@ impl Engine {
                 None
             }
         };
-        if let Some(name) = woken {
+        if let Some(name) = confirmed {
             self.wake(now, &name);
         }
     }

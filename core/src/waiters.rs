@@ -23,6 +23,22 @@ const EXPIRY_SLACK: Millis = Millis(2);
 /// After how long a wait for a lock held in the same process is worth a warning.
 const LONG_WAIT: Millis = Millis::secs(5);
 
+/// Messages are hints that anybody may send (reliability X5, F23): after so many tries that found one and
+/// the same hold they cost no more than one try in this time.
+const VAIN: u8 = 10;
+const PACE: Millis = Millis(100);
+
+/// Two readings of one expiry differ by what their replies took; two holds' by more.
+const SAME_HOLD: Millis = Millis(10);
+
+/// Tries in a row that found the same hold, which is told by its expiry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Vain {
+    expiry: Time,
+    tries: u8,
+    last: Time,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Queue {
     entries: VecDeque<OpId>,
@@ -32,6 +48,7 @@ pub(crate) struct Queue {
     front: Option<OpId>,
     /// No use trying before then without a message.
     busy_until: Option<Time>,
+    vain: Option<Vain>,
     /// Somebody in it, now or before, learned that the lock is held: whoever is in it waits for the lock,
     /// not for a server.
     told_busy: bool,
@@ -206,6 +223,37 @@ impl Engine {
 
     fn state_of(&self, op: OpId) -> Option<State> {
         self.acquire_ref(op).map(|acquire| acquire.state)
+    }
+
+    /// A try found the lock held for `ttl`.
+    pub(crate) fn note_vain(&mut self, now: Time, name: &Name, ttl: Millis) {
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        let expiry = now + ttl;
+        let same = |vain: &Vain| expiry.since(vain.expiry).max(vain.expiry.since(expiry)) <= SAME_HOLD;
+        let old = queue.vain.filter(same).unwrap_or(Vain { expiry, tries: 0, last: now });
+        queue.vain = Some(Vain { tries: old.tries.saturating_add(1), last: now, ..old });
+    }
+
+    /// Until when messages have to wait, if there were too many for nothing.
+    pub(crate) fn paced_until(&self, now: Time, name: &Name) -> Option<Time> {
+        let vain = self.queues.get(name)?.vain.filter(|vain| vain.tries >= VAIN)?;
+        Some(vain.last + PACE).filter(|&at| at > now)
+    }
+
+    /// A message came: the lock may be free.
+    pub(crate) fn hint(&mut self, now: Time, name: &Name) {
+        let Some(at) = self.paced_until(now, name) else { return self.wake(now, name) };
+        let Some(op) = self.queues.get(name).and_then(|queue| queue.front) else { return };
+        match self.state_of(op) {
+            Some(State::Parked | State::Subscribing) => {
+                self.stop_step(op);
+                let step = self.wheel.insert(at, Timer::Step(slab::index(op)));
+                if let Some(acquire) = self.acquire_mut(op) {
+                    acquire.step = Some(step);
+                }
+            }
+            _ => self.wake(now, name),
+        }
     }
 
     /// A message came, a subscription was confirmed, or the link is back: the lock may be free.

@@ -198,6 +198,26 @@ test('wait 0 may pass the queue, and never waits', async () => {
   await (await waiting).release()
 })
 
+test('f23: a flood of forged messages costs few tries and gives no grant', async () => {
+  const name = fresh()
+  const { waiting } = await parked(name)
+  await call('CONFIG', 'RESETSTAT')
+  const end = performance.now() + 1000
+  let sent = 0
+  while (performance.now() < end) {
+    await Promise.all(Array.from({ length: 200 }, (_, n) => call('PUBLISH', channelOf(name), ['0', '1', 'junk', '\0', '-9'][n % 5])))
+    sent += 200
+  }
+  await sleep(100)
+  const { tries } = await asked(call)
+  assert.ok(tries <= 2 * 10 + 5, `${tries} tries for ${sent} messages`)
+  assert.ok(tries >= 1)
+  await freeAs(call, name)
+  const { value, took } = await timed(waiting)
+  assert.ok(took < 300, `${took} ms`)
+  await value.release()
+})
+
 test('a grant to a loop that does not run is given back, and the wait goes on', async () => {
   const name = fresh()
   const worker = new Worker(`

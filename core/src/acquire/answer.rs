@@ -72,10 +72,14 @@ impl Engine {
         if first && self.listening {
             self.event(Event::Contended { name: name.clone(), op, ttl: Some(ttl) });
         }
-        if hint {
+        self.note_vain(now, &name, ttl);
+        if hint && self.paced_until(now, &name).is_none() {
             return self.try_now(now, op, "woken meanwhile", Some(Wire::KEEPER), false);
         }
         self.wait_in_front(now, op, &name, ttl);
+        if hint {
+            self.hint(now, &name);
+        }
     }
 
     fn on_try_not_sent(&mut self, now: Time, op: OpId, wire: Wire, error: Error) {

@@ -30,6 +30,28 @@ fn l2_two_tries_and_one_subscribe_then_one_try_per_message() {
 }
 
 #[test]
+fn f23_a_flood_of_messages_costs_ten_tries_a_second() {
+    let mut w = World::new(2);
+    let held = w.hold(0, ask(1));
+    let op = w.acquire(1, ask(1));
+    w.run();
+    for _ in 0..1_000 {
+        w.message(1, &name("n"));
+        w.run();
+        w.pass(1);
+    }
+    let tries = w.sent(1).len();
+    assert!((12..=22).contains(&tries), "{tries}");
+    // What is true is not lost among what is not: it waits for its turn.
+    w.freed(0, &held);
+    w.pass(100);
+    w.run();
+    let held = w.take(1, op);
+    w.freed(1, &held);
+    w.assert_clean();
+}
+
+#[test]
 fn l2_without_messages_one_try_per_lease() {
     let mut w = World::new(2);
     let _held = w.hold(0, ask(1));
