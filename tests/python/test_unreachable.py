@@ -109,7 +109,7 @@ def test_a_server_that_answers_nonsense(what: str) -> None:
     with talker(say) as port:
         start = time.monotonic()
         url = f"redis://:{MARKER}@127.0.0.1:{port}"
-        with bandog.connect(url, connect_timeout=1, op_timeout=1) as client:
+        with bandog.connect(url, connect_timeout=1, op_timeout=0.5) as client:
             if what == "too many answers":
                 # The first is the answer; what comes unasked ends the connection, and nothing else.
                 client.lock("x").try_acquire()
@@ -151,7 +151,7 @@ def test_no_server_at_all(url: str, face: str) -> None:
 
 
 def test_tls_to_a_plain_server_and_a_plain_client_never_fall_back(url: str, name: str) -> None:
-    with bandog.connect(url.replace("redis://", f"rediss://:{MARKER}@"), connect_timeout=2) as client:
+    with bandog.connect(url.replace("redis://", f"rediss://:{MARKER}@"), connect_timeout=0.7) as client:
         with pytest.raises((bandog.Unreachable, bandog.Protocol)) as caught:
             client.lock(name).acquire()
         assert MARKER not in str(caught.value)
