@@ -270,3 +270,42 @@ def test_l4_l5_without_a_network(url: str, raw: redis.Redis, name: str, what: st
         client.close()
         assert time.monotonic() - start < 0.45 + 0.1
         raw.delete(name)
+
+
+def test_a_signal_handler_may_use_locks_itself(client: bandog.Client, other: bandog.Client, name: str) -> None:
+    """It runs in the middle of a wait of its own thread, which must not miss its turn for that."""
+    inside = 0
+    ran = 0
+
+    def handler(*_: Any) -> None:
+        nonlocal inside, ran
+        if inside:
+            return
+        inside = 1
+        with client.lock(f"{name}:{ran % 3}"):
+            ran += 1
+        inside = 0
+
+    def free(held: bandog.Hold) -> None:
+        freed.append(time.monotonic())
+        held.release()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    freed: list[float] = []
+    late = []
+    try:
+        for n in range(100):
+            held = other.lock(name).acquire()
+            timer = threading.Timer(0.004 + n * 2e-5, free, (held,))
+            timer.start()
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+            with client.lock(name):
+                late.append(time.monotonic())
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            timer.join()
+            late[-1] -= freed.pop()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert ran > 200
+    assert sorted(late)[-2] < 0.05
