@@ -28,13 +28,14 @@ const LONG_WAIT: Millis = Millis::secs(5);
 const VAIN: u8 = 10;
 const PACE: Millis = Millis(100);
 
-/// Two readings of one expiry differ by what their replies took; two holds' by more.
-const SAME_HOLD: Millis = Millis(10);
+/// The server rounds a time to live to the millisecond, we round ours.
+const ROUNDING: Millis = Millis(2);
 
-/// Tries in a row that found the same hold, which is told by its expiry.
+/// Tries in a row that found the same hold, which is told by its expiry: that lies between what the send
+/// and the receipt of each reply say.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Vain {
-    expiry: Time,
+    expiry: (Time, Time),
     tries: u8,
     last: Time,
 }
@@ -226,11 +227,14 @@ impl Engine {
     }
 
     /// A try found the lock held for `ttl`.
-    pub(crate) fn note_vain(&mut self, now: Time, name: &Name, ttl: Millis) {
+    pub(crate) fn note_vain(&mut self, now: Time, sent: Time, name: &Name, ttl: Millis) {
         let Some(queue) = self.queues.get_mut(name) else { return };
-        let expiry = now + ttl;
-        let same = |vain: &Vain| expiry.since(vain.expiry).max(vain.expiry.since(expiry)) <= SAME_HOLD;
-        let old = queue.vain.filter(same).unwrap_or(Vain { expiry, tries: 0, last: now });
+        let (low, high) = (sent + ttl, now + ttl + ROUNDING);
+        let new = Vain { expiry: (low, high), tries: 0, last: now };
+        let old = queue.vain.map_or(new, |old| {
+            let expiry = (old.expiry.0.max(low), old.expiry.1.min(high));
+            if expiry.0 <= expiry.1 { Vain { expiry, ..old } } else { new }
+        });
         queue.vain = Some(Vain { tries: old.tries.saturating_add(1), last: now, ..old });
     }
 

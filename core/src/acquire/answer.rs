@@ -26,7 +26,7 @@ impl Engine {
         acquire.unanswered |= answer == Answer::Unknown;
         match answer {
             Answer::Reply(Reply::Granted { count }) => self.on_granted(now, op, hold, call, count),
-            Answer::Reply(Reply::Busy { ttl, healed }) if !reentry => self.on_busy(now, op, ttl, healed),
+            Answer::Reply(Reply::Busy { ttl, healed }) if !reentry => self.on_busy(now, op, call.sent, ttl, healed),
             Answer::Reply(Reply::NotOurs) if reentry => self.reentry_lost(now, op, hold, LossReason::Taken),
             Answer::Refused(Refusal::WrongType, _) if reentry => {
                 self.reentry_lost(now, op, hold, LossReason::Overwritten)
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    fn on_busy(&mut self, now: Time, op: OpId, ttl: Millis, healed: bool) {
+    fn on_busy(&mut self, now: Time, op: OpId, sent: Time, ttl: Millis, healed: bool) {
         let Some(acquire) = self.acquire_mut(op) else { return };
         let first = !acquire.told_busy;
         acquire.told_busy = true;
@@ -72,7 +72,7 @@ impl Engine {
         if first && self.listening {
             self.event(Event::Contended { name: name.clone(), op, ttl: Some(ttl) });
         }
-        self.note_vain(now, &name, ttl);
+        self.note_vain(now, sent, &name, ttl);
         if hint && self.paced_until(now, &name).is_none() {
             return self.try_now(now, op, "woken meanwhile", Some(Wire::KEEPER), false);
         }
