@@ -14,18 +14,7 @@ const client = connect(url, { watchdog: LEASE })
 const slow = connect(url)
 after(() => Promise.all([client.close(), slow.close()]))
 
-test('held for ten leases, never under half of one, nobody else gets in', async t => {
-  const held = await client.lock(fresh()).acquire()
-  const { seen } = await watch({ url, port, name: held.name, span: 10 * LEASE })
-  const report = await seen
-  t.diagnostic(`${report.looks} looks, least ${report.least} ms of ${LEASE}`)
-  assert.ok(report.least >= LEASE / 2, `${report.least} ms left of ${LEASE}`)
-  assert.equal(report.gotIn, false)
-  assert.equal(held.valid, true)
-  await held.release()
-})
-
-test('l8: the same with the event loop blocked all the while', async t => {
+test('l8: held for ten leases with the event loop blocked, never under half of one, nobody else gets in', async t => {
   const held = await client.lock(fresh()).acquire()
   held.onLost(() => assert.fail('lost'))
   const { seen } = await watch({ url, port, name: held.name, span: 10 * LEASE })
@@ -39,18 +28,18 @@ test('l8: the same with the event loop blocked all the while', async t => {
   await held.release()
 })
 
-test('renewed once a third, a hundred locks a request', async () => {
+test('held for ten leases: renewed once a third, a hundred locks a request, never under half of one', async () => {
   const names = Array.from({ length: 250 }, () => fresh())
   const holds = await Promise.all(names.map(name => client.lock(name).acquire()))
   await sleep(LEASE)
   await call('CONFIG', 'RESETSTAT')
-  const lowest = await least(call, names, sleep(5 * LEASE))
+  const lowest = await least(call, names, sleep(10 * LEASE))
   const { tries } = await asked(call)
   assert.ok(lowest.ttl >= LEASE / 2, `${lowest.ttl} ms left for ${lowest.name}`)
   // The EVALs that looked at the leases are among them: count these apart.
   const looks = Number(/cmdstat_eval:calls=(\d+)/.exec(await call('INFO', 'commandstats'))[1])
   const renewals = tries - looks
-  assert.ok(renewals >= 3 * 13 && renewals <= 3 * 22, `${renewals} requests for 250 locks in 15 thirds`)
+  assert.ok(renewals >= 3 * 27 && renewals <= 3 * 42, `${renewals} requests for 250 locks in 30 thirds`)
   assert.ok(holds.every(held => held.valid))
   await Promise.all(holds.map(held => held.release()))
 })
