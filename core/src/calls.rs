@@ -32,6 +32,8 @@ pub(crate) struct CallRecord {
     /// The hold whose road it takes.
     pub(crate) hold: Option<HoldId>,
     fences: Vec<Fence>,
+    /// The server would not kill them.
+    pub(crate) refused: bool,
     pub(crate) timer: Option<TimerId>,
 }
 
@@ -64,7 +66,9 @@ impl Engine {
         };
         let shape = ask.shape();
         let timer = None;
-        let record = CallRecord { purpose, shape, source, wire, sent: now, lease, hold, fences: fences.clone(), timer };
+        let fenced = fences.clone();
+        let record =
+            CallRecord { purpose, shape, source, wire, sent: now, lease, hold, fences: fenced, refused: false, timer };
         let id = self.calls.insert(record);
         self.time_call(id, now + patience);
         self.out.push_back(Output::Send(Call { id, wire, request: Request { ask, source }, fences }));
@@ -104,14 +108,18 @@ impl Engine {
                 Answer::Unknown
             }
             Err(CallError::Server(text)) => {
-                if let Some(road) = road {
-                    road.answered();
+                let refusal = Refusal::of(&text);
+                match road {
+                    // A server that is busy refuses the killing too: that is for the next request.
+                    Some(road) if refusal == Refusal::Passing => road.not_sent(record.fences.clone()),
+                    Some(road) => road.answered(record.refused),
+                    None => {}
                 }
-                Answer::Refused(Refusal::of(&text), text)
+                Answer::Refused(refusal, text)
             }
             Ok(value) => {
                 if let Some(road) = road {
-                    road.answered();
+                    road.answered(record.refused);
                 }
                 record.shape.decode(value).map_or_else(Answer::Nonsense, Answer::Reply)
             }

@@ -184,9 +184,8 @@ impl Engine {
 
     /// The server would not kill a connection that a call was to fence off. Comes before the call's reply.
     pub fn handle_unfenced(&mut self, _now: Time, call: CallId) {
-        let hold = self.calls.get(call).and_then(|record| record.hold);
-        if let Some(hold) = hold.and_then(|id| self.holds.get_mut(id)) {
-            hold.road.refused();
+        if let Some(record) = self.calls.get_mut(call) {
+            record.refused = true;
         }
     }
 

@@ -167,10 +167,12 @@ impl Hold {
     }
 
     /// The lease that the next request of this hold sets: the watchdog's if watched, what is left of the
-    /// longest lease asked for if that is more (design 3).
+    /// longest lease asked for if that is more (design 3), and never less than what stands: a deadline
+    /// that was confirmed once is relied on.
     pub(crate) fn next_lease(&self, now: Time, watchdog: Millis, asked: Option<Millis>) -> Millis {
         let floor = if self.watched || asked.is_none() { watchdog } else { Millis::ZERO };
-        floor.max(asked.unwrap_or_default()).max(self.fixed_until.since(now))
+        let left = self.fixed_until.max(self.sent + self.lease).since(now);
+        floor.max(asked.unwrap_or_default()).max(left)
     }
 
     /// The count this hold should have: levels held and levels under way.

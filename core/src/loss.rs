@@ -43,7 +43,7 @@ impl Engine {
         if let Some(name) = told {
             self.event(Event::Lost { name, hold: id, why });
         }
-        self.sweep(id);
+        self.sweep(now, id);
     }
 
     /// Stops the renewal of a hold that nobody can release any more; the server frees it in time.
@@ -54,16 +54,23 @@ impl Engine {
             hold.watched = false;
             self.schedule(now, id);
         }
-        self.sweep(id);
+        self.sweep(now, id);
     }
 
     /// Forgets a hold that is over and that nobody can ask about any more.
-    pub(crate) fn sweep(&mut self, id: HoldId) {
+    pub(crate) fn sweep(&mut self, now: Time, id: HoldId) {
         let Some(hold) = self.holds.get(id) else { return };
         let busy = hold.road.is_pending() || hold.op.is_some() || hold.asked > 0;
         let unreachable = hold.levels.iter().all(|level| !level.handle);
         let over = match hold.phase {
-            Phase::Released => hold.unsettled.is_none(),
+            // Calling again is allowed after a release without answer: it is remembered for a while.
+            Phase::Released if hold.unsettled.is_some() => {
+                if !busy && hold.timer.is_none() {
+                    self.schedule(now, id);
+                }
+                false
+            }
+            Phase::Released => true,
             // Its owner is still to be told, unless it was or is no more.
             Phase::Lost(_) => {
                 let untold = !hold.dropped && hold.owner_alive && !hold.levels.is_empty();

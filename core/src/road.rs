@@ -30,12 +30,13 @@ impl Road {
         (wire, self.stale.take().map(|stale| *stale).unwrap_or_default())
     }
 
-    /// A request was answered: what it was told to kill is dead.
-    pub(crate) fn answered(&mut self) {
+    /// A request was answered: what it was told to kill is dead, unless the server `refused`.
+    pub(crate) fn answered(&mut self, refused: bool) {
         self.pending = self.pending.saturating_sub(1);
+        self.unfenced |= refused;
     }
 
-    /// A request never left; what it was told to kill is still to be killed.
+    /// A request did nothing; what it was told to kill is still to be killed.
     pub(crate) fn not_sent(&mut self, fences: Vec<Fence>) {
         self.pending = self.pending.saturating_sub(1);
         self.remember(fences);
@@ -47,11 +48,6 @@ impl Road {
         self.unfenced |= own.is_none();
         self.remember(fences);
         self.remember(own);
-    }
-
-    /// The server would not kill a connection for us.
-    pub(crate) fn refused(&mut self) {
-        self.unfenced = true;
     }
 
     fn remember(&mut self, fences: impl IntoIterator<Item = Fence>) {

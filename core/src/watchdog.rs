@@ -54,7 +54,6 @@ impl Engine {
             Phase::Lost(LossReason::Expired | LossReason::MaxHold) if !hold.is_abandoned() => {
                 (hold.deadline + margin(hold.lease), Timer::Hold(index))
             }
-            // Calling again is allowed after a release without answer: it is remembered for a while.
             Phase::Released if hold.unsettled.is_some() => {
                 (hold.free_at.min(now + self.config.watchdog), Timer::Hold(index))
             }
@@ -91,11 +90,11 @@ impl Engine {
             }
             Phase::Lost(_) => {
                 self.tidy(now, id);
-                self.sweep(id);
+                self.sweep(now, id);
             }
             Phase::Released => {
                 hold.unsettled = None;
-                self.sweep(id);
+                self.sweep(now, id);
             }
             Phase::Asked => {}
         }

@@ -15,6 +15,7 @@ use crate::arrows;
 use crate::calls::{Purpose, Sending};
 use crate::engine::{Engine, Op, Timer};
 use crate::error::{Code, Error};
+use crate::event::LossReason;
 use crate::hold::Hold;
 use crate::io::{AcquireRequest, HoldId, OpId, Outcome, Output, Wait, Wire};
 use crate::owner::WireOwner;
@@ -102,10 +103,17 @@ impl Engine {
     /// Sends a try. The first one goes down the caller's wire (`None`).
     pub(crate) fn try_now(&mut self, now: Time, op: OpId, why: &'static str, wire: Option<Wire>, source: bool) {
         let Some(acquire) = self.acquire_mut(op) else { return };
+        let (request, reentry) = (acquire.request.clone(), acquire.reentry);
+        if let Some(id) = acquire.hold.filter(|_| reentry)
+            && !self.holds.get(id).is_some_and(|hold| hold.is_valid(now))
+        {
+            // Ended between two tries: nothing is sent for it any more (S4).
+            return self.reentry_lost(now, op, id, LossReason::Expired);
+        }
+        self.stop_step(op);
+        let Some(acquire) = self.acquire_mut(op) else { return };
         acquire.arrow(why, State::Trying);
         acquire.hint = false;
-        let (request, reentry) = (acquire.request.clone(), acquire.reentry);
-        self.stop_step(op);
         let hold = match self.acquire_ref(op).and_then(|acquire| acquire.hold) {
             Some(hold) => hold,
             None => {
@@ -123,21 +131,17 @@ impl Engine {
         };
         let (watchdog, client) = (self.config.watchdog, self.client);
         let Some(record) = self.holds.get_mut(hold) else { return };
-        let lease = if reentry && request.lease.is_none() {
-            record.next_lease(now, watchdog, None)
-        } else {
-            request.lease.map_or(watchdog, |lease| record.next_lease(now, watchdog, Some(lease)))
-        };
+        let lease = record.next_lease(now, watchdog, request.lease);
         record.free_at = record.free_at.max(now + lease);
-        if let Some(lease) = request.lease {
-            // From here on: what is sent behind it may not set less.
-            record.fixed_until = record.fixed_until.max(now + lease);
+        // From here on, not from the reply: what is sent behind it may not set less.
+        if let Some(lasting) = if record.watched { request.lease } else { Some(lease) } {
+            record.fixed_until = record.fixed_until.max(now + lasting);
         }
         let ask = Ask::Acquire {
             name: request.name,
             owner: WireOwner { client, number: record.number },
             lease,
-            count: record.wanted().max(1),
+            count: record.wanted(),
             fresh: !reentry,
             heal: watchdog,
         };
@@ -213,7 +217,7 @@ impl Engine {
             }
         }
         self.release_down(now, id, wire, unanswered);
-        self.sweep(id);
+        self.sweep(now, id);
     }
 
     pub(crate) fn acquire_ref(&self, op: OpId) -> Option<&Acquire> {

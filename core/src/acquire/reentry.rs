@@ -38,7 +38,7 @@ impl Engine {
         let why = hold.why_lost(now);
         let error = self.lost_error_of(id, why);
         self.tidy(now, id);
-        self.sweep(id);
+        self.sweep(now, id);
         Err(error)
     }
 

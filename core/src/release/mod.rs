@@ -76,7 +76,7 @@ impl Engine {
                 if left == 0 {
                     self.end_hold(id);
                 }
-                self.sweep(id);
+                self.sweep(now, id);
                 return self.refuse(error);
             }
         } else if left > 0 && left >= hold.server_count && !hold.road.is_pending() {
@@ -119,7 +119,7 @@ impl Engine {
                 Some(why) => self.refuse(self.lost_error_of(id, why)),
                 None => self.at_once(Outcome::Released { left }),
             };
-            self.sweep(id);
+            self.sweep(now, id);
             return op;
         }
         self.start_release(now, id, Some(level), wire, (lost, true))
@@ -204,7 +204,7 @@ impl Engine {
         hold.asked = 0;
         hold.unsettled = None;
         self.release_down(now, id, wire, false);
-        self.sweep(id);
+        self.sweep(now, id);
     }
 
     /// What the server may still keep of a lost hold goes now (S4).
@@ -230,7 +230,7 @@ impl Engine {
         if stale {
             self.start_release(now, id, None, Wire::KEEPER, (None, true));
         }
-        self.sweep(id);
+        self.sweep(now, id);
     }
 
     fn send_release(&mut self, now: Time, op: OpId, why: &'static str, source: bool) {
@@ -304,10 +304,7 @@ impl Engine {
         release.arrow(why, State::Ended);
         let id = release.hold;
         self.drop_release(op);
-        if self.holds.get(id).is_some_and(|hold| hold.phase == Phase::Released) {
-            self.schedule(now, id);
-        }
-        self.sweep(id);
+        self.sweep(now, id);
     }
 
     fn drop_release(&mut self, op: OpId) {

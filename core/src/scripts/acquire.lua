@@ -19,8 +19,9 @@ end
 
 local have = redis.call('HGET', lock, owner)
 if have then
+  -- Never shorter: a try that is executed late, behind a longer lease, must not cut what is relied on.
   -- PEXPIRE first: a server out of memory refuses an HSET unless a write went before it (S15).
-  redis.call('PEXPIRE', lock, lease)
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
   have = tonumber(have)
   if have and have >= count and have < 2 ^ 32 then return have end
   redis.call('HSET', lock, owner, ARGV[3])

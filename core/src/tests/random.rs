@@ -1,1 +1,385 @@
+//! Random wishes, losses and delays, and what must hold whatever happens.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::world::*;
+use crate::config::Config;
+use crate::error::Code;
+use crate::io::{AcquireRequest, CallError, Claim, Claimed, Link, OpId, Outcome, Wait, Wire};
+use crate::owner::{ClientId, HoldNumber, LocalOwner};
+use crate::scripts::Ask;
+use crate::time::{Millis, Time};
+
+const CLIENTS: usize = 3;
+const WATCHDOG: u64 = 3_000;
+const LONGEST: u64 = 4_000;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire { owner: u64, lock: bool, wait: Wait, lease: Option<Millis> },
+    Reenter(usize),
+    Claim,
+    Release(usize),
+    ReleaseAgain(usize),
+    Extend(usize, u64),
+    Cancel(usize),
+    Deliver(Wire),
+    Cut { wire: Wire, executed: usize, late: bool },
+    NotSent(Wire),
+    Busy(Wire),
+    NoScript,
+    Haunt,
+    Subscribe,
+    Push,
+    DropPush,
+    Link(Link),
+    OwnerGone(u64),
+    Pass(u64),
+    Run,
+}
+
+fn wire() -> impl Strategy<Value = Wire> {
+    prop_oneof![Just(Wire::KEEPER), Just(CALLER)]
+}
+
+fn step() -> impl Strategy<Value = (usize, Step)> {
+    let wait = prop_oneof![Just(Wait::Try), Just(Wait::Forever), (50u64..5_000).prop_map(|ms| Wait::For(Millis(ms)))];
+    let lease = prop_oneof![3 => Just(None), 1 => (100u64..LONGEST).prop_map(|ms| Some(Millis(ms)))];
+    let step = prop_oneof![
+        5 => (1u64..4, prop::bool::weighted(0.2), wait, lease)
+            .prop_map(|(owner, lock, wait, lease)| Step::Acquire { owner, lock, wait, lease }),
+        1 => (0usize..4).prop_map(Step::Reenter),
+        6 => Just(Step::Claim),
+        4 => (0usize..4).prop_map(Step::Release),
+        1 => (0usize..4).prop_map(Step::ReleaseAgain),
+        1 => (0usize..4, 100u64..LONGEST).prop_map(|(hold, lease)| Step::Extend(hold, lease)),
+        2 => (0usize..4).prop_map(Step::Cancel),
+        8 => wire().prop_map(Step::Deliver),
+        3 => (wire(), 0usize..3, any::<bool>()).prop_map(|(wire, executed, late)| Step::Cut { wire, executed, late }),
+        1 => wire().prop_map(Step::NotSent),
+        1 => wire().prop_map(Step::Busy),
+        1 => Just(Step::NoScript),
+        2 => Just(Step::Haunt),
+        3 => Just(Step::Subscribe),
+        3 => Just(Step::Push),
+        1 => Just(Step::DropPush),
+        1 => prop_oneof![Just(Link::Requests), Just(Link::Messages)].prop_map(Step::Link),
+        1 => (1u64..4).prop_map(Step::OwnerGone),
+        6 => prop_oneof![4 => 1u64..100, 3 => 100u64..1_500, 1 => 1_500u64..6_000].prop_map(Step::Pass),
+        4 => Just(Step::Run),
+    ];
+    (0..CLIENTS, step)
+}
+
+/// What the test knows besides the world.
+#[derive(Default)]
+struct Ghost {
+    /// Wishes without a final outcome.
+    open: BTreeMap<(usize, OpId), Wish>,
+    held: Vec<(usize, Claimed)>,
+    /// Levels whose release was not answered in time.
+    unknown: Vec<(usize, Claimed)>,
+    /// Numbers whose whole release was sent, and those whose was answered.
+    begun: BTreeSet<(ClientId, HoldNumber)>,
+    over: BTreeSet<(ClientId, HoldNumber)>,
+    down: BTreeSet<(usize, Link)>,
+    seen: [usize; CLIENTS],
+}
+
+enum Wish {
+    Acquire,
+    Release(Claimed),
+    Extend,
+}
+
+impl Ghost {
+    fn step(&mut self, w: &mut World, at: usize, step: Step) {
+        match step {
+            Step::Acquire { owner, lock, wait, lease } => {
+                let name = name(if lock { "m" } else { "n" });
+                let op = w.acquire(at, AcquireRequest { name, wait, lease, ..ask(owner) });
+                self.open.insert((at, op), Wish::Acquire);
+            }
+            Step::Reenter(nth) => {
+                if let Some(held) = self.nth_held(at, nth) {
+                    let op = w.acquire(at, AcquireRequest { reenter: Some(held.hold), ..ask(9) });
+                    self.open.insert((at, op), Wish::Acquire);
+                }
+            }
+            Step::Claim => self.claim(w, at),
+            Step::Release(nth) => {
+                let mine: Vec<_> = (0..self.held.len()).filter(|&index| self.held[index].0 == at).collect();
+                if let Some(&index) = mine.get(nth) {
+                    let (_, held) = self.held.remove(index);
+                    let op = w.release(at, &held);
+                    self.open.insert((at, op), Wish::Release(held));
+                }
+            }
+            Step::ReleaseAgain(nth) => {
+                if let Some(index) = (0..self.unknown.len()).filter(|&index| self.unknown[index].0 == at).nth(nth) {
+                    let (_, held) = self.unknown.remove(index);
+                    let op = w.release(at, &held);
+                    self.open.insert((at, op), Wish::Release(held));
+                }
+            }
+            Step::Extend(nth, lease) => {
+                if let Some(held) = self.nth_held(at, nth) {
+                    let op = w.tell(at, |engine, now| engine.extend(now, held.hold, Millis(lease), CALLER));
+                    self.open.insert((at, op), Wish::Extend);
+                }
+            }
+            Step::Cancel(nth) => {
+                let op = self.open.iter().filter(|(key, _)| key.0 == at).nth(nth).map(|(key, _)| key.1);
+                if let Some(op) = op {
+                    w.cancel(at, op);
+                    self.open.remove(&(at, op));
+                    w.clients[at].done.retain(|(of, _)| *of != op);
+                }
+            }
+            Step::Deliver(wire) => {
+                if w.in_flight(at, wire) > 0 {
+                    w.deliver(at, wire);
+                }
+            }
+            Step::Cut { wire, executed, late } => {
+                let executed = executed.min(w.in_flight(at, wire));
+                w.cut(at, wire, executed, late);
+            }
+            Step::NotSent(wire) => {
+                if w.in_flight(at, wire) > 0 {
+                    w.answer(at, wire, Err(CallError::NotSent(unreachable())));
+                }
+            }
+            Step::Busy(wire) => {
+                if w.in_flight(at, wire) > 0 {
+                    w.answer(at, wire, Err(CallError::Server("BUSY Redis is busy".into())));
+                }
+            }
+            Step::NoScript => w.server.forgotten = crate::scripts::Script::ALL.into_iter().collect(),
+            Step::Haunt => w.haunt(),
+            Step::Subscribe => drop(w.subscribe(at)),
+            Step::Push => {
+                w.carry();
+                w.push(at);
+            }
+            Step::DropPush => drop(w.server.published.pop_front()),
+            Step::Link(link) => {
+                let up = self.down.remove(&(at, link)) || !self.down.insert((at, link));
+                if link == Link::Requests && !up {
+                    w.cut(at, Wire::KEEPER, 0, true);
+                }
+                w.link(at, link, up);
+            }
+            Step::OwnerGone(owner) => w.tell(at, |engine, now| engine.owner_gone(now, LocalOwner(owner))),
+            Step::Pass(span) => self.pass(w, span, false),
+            Step::Run => w.run(),
+        }
+        self.sever(w);
+    }
+
+    fn nth_held(&self, at: usize, nth: usize) -> Option<Claimed> {
+        self.held.iter().filter(|(client, _)| *client == at).nth(nth).map(|(_, held)| held.clone())
+    }
+
+    /// Time passes in steps short enough to see what happens in between.
+    fn pass(&mut self, w: &mut World, span: u64, network: bool) {
+        let end = w.now + Millis(span);
+        while w.now < end {
+            let step = end.since(w.now).0.min(if network { 250 } else { 50 });
+            if network {
+                w.live(step)
+            } else {
+                w.pass(step)
+            }
+            self.sever(w);
+            self.check(w);
+        }
+    }
+
+    /// Wires that were given up.
+    fn sever(&mut self, w: &mut World) {
+        for at in 0..CLIENTS {
+            while let Some(wire) = w.clients[at].severed.pop() {
+                w.cut(at, wire, 0, true);
+            }
+        }
+    }
+
+    fn claim(&mut self, w: &mut World, at: usize) {
+        let granted = w.clients[at].done.iter().position(|(_, outcome)| *outcome == Outcome::Granted);
+        let Some(index) = granted else { return };
+        let (op, _) = w.clients[at].done.remove(index);
+        match w.claim(at, op) {
+            Claim::Held(claimed) => {
+                let view = w.view(at, claimed.hold).unwrap();
+                assert!(view.valid, "S6");
+                self.open.remove(&(at, op)).expect("an open wish");
+                assert!(!w.clients[at].done.iter().any(|(of, _)| *of == op), "settled once");
+                self.held.push((at, claimed));
+            }
+            Claim::Again => {}
+            Claim::Gone => assert!(!self.open.contains_key(&(at, op)) || self.is_told(w, at, op)),
+        }
+    }
+
+    fn is_told(&self, w: &World, at: usize, op: OpId) -> bool {
+        w.clients[at].done.iter().any(|(of, _)| *of == op)
+    }
+
+    fn check(&mut self, w: &mut World) {
+        self.outcomes(w);
+        self.sends(w);
+        for lock in ["n", "m"] {
+            let lock = name(lock);
+            // S1: no two holds are valid at once.
+            let valid: BTreeSet<_> = self
+                .held
+                .iter()
+                .filter(|(at, held)| {
+                    let hold = w.clients[*at].engine.holds.get(held.hold);
+                    hold.is_some_and(|hold| hold.name == lock && hold.is_valid(w.now))
+                })
+                .map(|(at, held)| (*at, held.owner.clone()))
+                .collect();
+            assert!(valid.len() <= 1, "S1: {valid:?}");
+            let fields = w.server.fields(w.now, &lock);
+            assert!(fields.len() <= 1, "one field: {fields:?}");
+            if let Some((_, owner)) = valid.first() {
+                assert_eq!(fields.first().map(|(field, _)| field), Some(owner), "who is valid holds the lock");
+            }
+            if !fields.is_empty() {
+                let ttl = w.server.expires(w.now, &lock).expect("S14: an expiry").since(w.now);
+                assert!(ttl <= Millis(LONGEST), "L: {ttl}");
+            }
+        }
+    }
+
+    /// Each wish settles once.
+    fn outcomes(&mut self, w: &mut World) {
+        for at in 0..CLIENTS {
+            let done = std::mem::take(&mut w.clients[at].done);
+            for (op, outcome) in done {
+                if outcome == Outcome::Granted {
+                    w.clients[at].done.push((op, outcome));
+                    continue;
+                }
+                let wish = self.open.remove(&(at, op)).expect("a wish settles once");
+                let ok = match (&wish, &outcome) {
+                    (Wish::Acquire, Outcome::Busy)
+                    | (Wish::Release(_), Outcome::Released { .. })
+                    | (Wish::Extend, Outcome::Extended) => true,
+                    (_, Outcome::Failed(error)) => matches!(
+                        error.code(),
+                        Code::LockLost | Code::NotOwner | Code::Unreachable | Code::ReleaseUnknown
+                    ),
+                    _ => false,
+                };
+                assert!(ok, "{outcome:?}");
+                if let (Wish::Release(held), Outcome::Failed(error)) = (wish, outcome)
+                    && error.code() == Code::ReleaseUnknown
+                {
+                    self.unknown.push((at, held));
+                }
+            }
+        }
+    }
+
+    /// M24: nothing but its release is sent for a hold whose release began; nothing at all once that was
+    /// answered.
+    fn sends(&mut self, w: &World) {
+        for at in 0..CLIENTS {
+            let client = &w.clients[at];
+            for call in &client.sent[self.seen[at]..] {
+                let who = |owner: &crate::owner::WireOwner| (owner.client, owner.number);
+                match &call.request.ask {
+                    Ask::Acquire { owner, .. } => assert!(!self.begun.contains(&who(owner)), "{call:?}"),
+                    Ask::Renew(renewals) => {
+                        assert!(renewals.iter().all(|one| !self.begun.contains(&who(&one.owner))), "{call:?}");
+                    }
+                    Ask::Release { owner, count: 0, .. } => {
+                        assert!(!self.over.contains(&who(owner)), "{call:?}");
+                        self.begun.insert(who(owner));
+                    }
+                    Ask::Release { .. } | Ask::Force { .. } | Ask::Status { .. } => {}
+                }
+            }
+            self.seen[at] = client.sent.len();
+            let known = |number: &HoldNumber| {
+                client.engine.holds.ids().iter().any(|id| client.engine.holds.get(*id).unwrap().number == *number)
+            };
+            let ended = self.begun.iter().filter(|(id, number)| *id == client.engine.client_id() && !known(number));
+            let ended: Vec<_> = ended.copied().collect();
+            self.over.extend(ended);
+        }
+    }
+
+    /// The network heals, everything is released: nothing is left, and every name can be had (L10, R1).
+    fn finish(mut self, w: &mut World) {
+        for (at, link) in std::mem::take(&mut self.down) {
+            w.link(at, link, true);
+        }
+        while !w.ghosts.is_empty() {
+            w.haunt();
+        }
+        self.pass(w, LONGEST + 2_000, true);
+        for _ in 0..1_000 {
+            for at in 0..CLIENTS {
+                self.claim(w, at);
+            }
+            for (at, held) in std::mem::take(&mut self.held) {
+                let op = w.release(at, &held);
+                self.open.insert((at, op), Wish::Release(held));
+            }
+            w.run();
+            self.check(w);
+            if self.open.is_empty() {
+                break;
+            }
+            if w.clients.iter().all(|client| client.done.is_empty()) {
+                w.live(20);
+            }
+        }
+        let left: Vec<_> = self.open.keys().collect();
+        assert!(left.is_empty(), "L10: wishes without an end: {left:?} {:#?}", w.clients[left[0].0].engine.ops);
+        w.live(40_000);
+        self.check(w);
+        for lock in ["n", "m"] {
+            let held = w.hold(0, AcquireRequest { name: name(lock), ..ask(77) });
+            assert_eq!(w.freed(0, &held), Outcome::Released { left: 0 });
+        }
+        w.assert_clean_at_last();
+    }
+}
+
+fn play(steps: Vec<(usize, Step)>, local_reentry: bool) {
+    let config = Config {
+        watchdog: Millis(WATCHDOG),
+        op_timeout: Millis(500),
+        connect_timeout: Millis(1_000),
+        unreachable_after: Millis(5_000),
+        local_reentry,
+        max_hold: None,
+    };
+    let mut w = World::with(CLIENTS, config);
+    assert_ne!(w.now, Time(0));
+    let mut ghost = Ghost::default();
+    for (at, step) in steps {
+        ghost.step(&mut w, at, step);
+        ghost.check(&mut w);
+    }
+    ghost.finish(&mut w);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn s1_s4_s5_l10_r1_hold_whatever_happens(
+        steps in prop::collection::vec(step(), 1..80),
+        local_reentry in prop::bool::weighted(0.2),
+    ) {
+        play(steps, local_reentry);
+    }
+}

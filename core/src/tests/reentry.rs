@@ -180,6 +180,27 @@ fn s1_a_shorter_lease_behind_a_longer_one_cuts_nothing() {
 }
 
 #[test]
+fn s1_a_fixed_lease_behind_a_watched_one_cuts_nothing() {
+    let mut w = World::new(1);
+    let held = w.hold(0, AcquireRequest { lease: Some(Millis(5_000)), ..ask(1) });
+    let watched = w.acquire(0, ask(1));
+    let fixed = w.acquire(0, AcquireRequest { lease: Some(Millis(5_000)), ..ask(1) });
+    w.run();
+    w.take(0, watched);
+    w.take(0, fixed);
+    assert!(w.view(0, held.hold).unwrap().remaining < Millis(w.ttl()));
+}
+
+#[test]
+fn s1_a_fixed_lease_cuts_nothing_of_what_the_watchdog_set_last() {
+    let mut w = World::with(1, Config { max_hold: Some(Millis(25_000)), ..Config::default() });
+    let held = w.hold(0, ask(1));
+    w.live(30_000);
+    w.hold(0, AcquireRequest { lease: Some(Millis(1_000)), ..ask(1) });
+    assert!(w.view(0, held.hold).unwrap().remaining < Millis(w.ttl()));
+}
+
+#[test]
 pub(super) fn local_reentry_sends_nothing() {
     let mut w = World::with(1, Config { local_reentry: true, ..Config::default() });
     let levels = nested(&mut w, 3);
@@ -444,6 +465,20 @@ fn a_reentry_passed_over_after_its_outer_level_went_frees_the_lock() {
     let held = w.take(0, op);
     w.freed(0, &held);
     w.assert_clean();
+}
+
+#[test]
+fn s4_a_reentry_that_is_tried_again_after_the_deadline_sends_nothing() {
+    let mut w = World::new(1);
+    let _held = w.hold(0, AcquireRequest { lease: Some(Millis(1_000)), ..ask(1) });
+    w.pass(880);
+    let op = w.acquire(0, ask(1));
+    w.cut(0, CALLER, 0, false);
+    w.cut(0, CALLER, 0, false);
+    w.fresh(0);
+    w.pass(100);
+    assert_eq!(w.fresh(0), [""; 0], "in the margin");
+    assert_eq!(w.error(0, op).code(), Code::LockLost);
 }
 
 #[test]

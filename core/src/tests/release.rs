@@ -231,6 +231,22 @@ fn after_an_unknown_release_that_the_keeper_settled_calling_again_says_so() {
 }
 
 #[test]
+fn an_unknown_inner_release_of_a_hold_that_is_lost_then_is_forgotten_too() {
+    let (mut w, outer) = held();
+    let inner = w.hold(0, ask(1));
+    unknown(&mut w, &inner);
+    w.pass(24_000);
+    assert!(!w.is_valid(0, &outer));
+    w.cut(0, CALLER, 0, false);
+    w.live(10_000);
+    let op = w.release(0, &outer);
+    w.run();
+    assert_eq!(code(w.done(0, op)), Some(Code::LockLost));
+    w.live(30_000);
+    w.assert_clean();
+}
+
+#[test]
 fn an_unknown_release_is_not_remembered_for_ever() {
     let (mut w, held) = held();
     unknown(&mut w, &held);

@@ -201,3 +201,30 @@ pub(super) fn a_silent_renewal_is_given_up_early_enough_for_another() {
     w.live(100);
     assert!(w.is_valid(0, &held) && w.ttl() >= 2_900);
 }
+
+#[test]
+fn a_busy_server_kills_nothing_and_is_told_again() {
+    let mut w = World::new(1);
+    let _op = w.acquire(0, ask(1));
+    w.cut(0, CALLER, 0, true);
+    assert_eq!(w.fresh(0), ["+1", "+1*"]);
+    let call = w.clients[0].wires[&CALLER][0].id;
+    w.tell(0, |engine, now| engine.handle_unfenced(now, call));
+    w.answer(0, CALLER, Err(CallError::Server("BUSY Redis is busy".into())));
+    w.pass(100);
+    assert_eq!(w.fresh(0), ["+1*"], "with the fence");
+}
+
+#[test]
+fn s1_a_try_that_is_executed_late_cuts_no_lease() {
+    let mut w = World::new(1);
+    w.server.keeps_connections = true;
+    let short = crate::io::AcquireRequest { lease: Some(crate::time::Millis(1_000)), ..ask(1) };
+    let op = w.acquire(0, short);
+    w.cut(0, CALLER, 0, true);
+    w.run();
+    let held = w.take(0, op);
+    w.hold(0, ask(1));
+    w.haunt();
+    assert!(w.view(0, held.hold).unwrap().remaining < crate::time::Millis(w.ttl()));
+}

@@ -99,7 +99,7 @@ impl Server {
                     }
                     Some(Kept::Lock { fields, expires }) => {
                         if let Some(have) = fields.get_mut(&owner.to_string()) {
-                            *expires = fresh_expiry;
+                            *expires = (*expires).max(fresh_expiry);
                             *have = (*have).max(*count);
                             return Ok(Value::Int(i64::from(*have)));
                         }
