@@ -70,8 +70,6 @@ pub(crate) struct Hold {
     /// When the request was made that set the present lease.
     pub(crate) sent: Time,
     pub(crate) lease: Millis,
-    /// D: from here on it is not valid any more.
-    pub(crate) deadline: Time,
     /// Until when the longest lease that was asked for lasts; zero without one.
     pub(crate) fixed_until: Time,
     /// The last instant at which the server may still keep it, whatever was answered.
@@ -116,7 +114,6 @@ impl Hold {
             levels: Vec::new(),
             sent: now,
             lease: Millis::ZERO,
-            deadline: now,
             fixed_until: Time(0),
             free_at: now,
             since: now,
@@ -151,8 +148,13 @@ impl Hold {
         matches!(self.phase, Phase::Live | Phase::Doubtful)
     }
 
+    /// D: from here on it is not valid any more.
+    pub(crate) fn deadline(&self) -> Time {
+        self.sent + self.lease.saturating_sub(margin(self.lease))
+    }
+
     pub(crate) fn is_valid(&self, now: Time) -> bool {
-        self.is_running() && now < self.deadline
+        self.is_running() && now < self.deadline()
     }
 
     /// The server confirmed a lease that a request made at `sent` asked for.
@@ -160,8 +162,8 @@ impl Hold {
         let deadline = sent + lease.saturating_sub(margin(lease));
         // Replies of one road come in order, those of a renewal beside it may not: the later deadline
         // was granted by a later request and stands.
-        if deadline >= self.deadline || self.phase == Phase::Asked {
-            (self.sent, self.lease, self.deadline) = (sent, lease, deadline);
+        if deadline >= self.deadline() || self.phase == Phase::Asked {
+            (self.sent, self.lease) = (sent, lease);
         }
         self.failures = 0;
     }
@@ -204,7 +206,7 @@ impl Hold {
     pub(crate) fn why_lost(&self, now: Time) -> LossReason {
         match self.phase {
             Phase::Lost(why) => why,
-            _ if now < self.deadline => LossReason::Taken,
+            _ if now < self.deadline() => LossReason::Taken,
             _ if self.capped => LossReason::MaxHold,
             _ => LossReason::Expired,
         }
@@ -221,8 +223,8 @@ impl Hold {
             valid,
             lost,
             count: self.levels.len() as u32,
-            remaining: if valid { self.deadline.since(now) } else { Millis::ZERO },
-            deadline: self.deadline,
+            remaining: if valid { self.deadline().since(now) } else { Millis::ZERO },
+            deadline: self.deadline(),
         }
     }
 }

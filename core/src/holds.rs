@@ -1,6 +1,7 @@
 //! The table of holds: every number this client has on a server, from its first request to its last.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::hold::{Hold, NONE, Phase};
 use crate::io::HoldId;
@@ -22,16 +23,17 @@ impl Holds {
         Self { slab: Slab::new(), named: BTreeMap::new(), owned: BTreeMap::new() }
     }
 
-    pub(crate) fn insert(&mut self, mut hold: Hold) -> HoldId {
-        hold.named_next = self.named.get(&hold.name).copied().unwrap_or(NONE);
-        hold.owned_next = self.owned.get(&hold.owner).copied().unwrap_or(NONE);
-        let (name, owner, behind) = (hold.name.clone(), hold.owner, hold.owned_next);
+    pub(crate) fn insert(&mut self, hold: Hold) -> HoldId {
+        let (name, owner) = (hold.name.clone(), hold.owner);
         let id = self.slab.insert(hold);
         let at = slab::index(id);
-        self.named.insert(name, at);
-        self.owned.insert(owner, at);
-        if behind != NONE {
-            self.at_mut(behind).owned_prev = at;
+        // In front of the others: one look into each map.
+        let named = self.named.insert(name, at).unwrap_or(NONE);
+        let owned = self.owned.insert(owner, at).unwrap_or(NONE);
+        let hold = self.at_mut(at);
+        (hold.named_next, hold.owned_next) = (named, owned);
+        if owned != NONE {
+            self.at_mut(owned).owned_prev = at;
         }
         id
     }
@@ -51,15 +53,9 @@ impl Holds {
             self.owned.remove(&hold.owner);
         }
         // By name: walked, for a name has few.
-        match self.named.get(&hold.name).copied() {
-            Some(head) if head == at && hold.named_next == NONE => {
-                self.named.remove(&hold.name);
-            }
-            Some(head) if head == at => {
-                self.named.insert(hold.name.clone(), hold.named_next);
-            }
-            Some(head) => {
-                let mut walk = head;
+        if let Entry::Occupied(mut head) = self.named.entry(hold.name.clone()) {
+            let mut walk = *head.get();
+            if walk != at {
                 while walk != NONE {
                     let step = self.at_mut(walk);
                     if step.named_next == at {
@@ -68,8 +64,11 @@ impl Holds {
                     }
                     walk = step.named_next;
                 }
+            } else if hold.named_next == NONE {
+                head.remove();
+            } else {
+                head.insert(hold.named_next);
             }
-            None => {}
         }
         Some(hold)
     }

@@ -16,7 +16,7 @@ impl Engine {
         let told = hold.phase == Phase::Doubtful;
         hold.arrow("doubt", Phase::Doubtful);
         if !told {
-            let (name, deadline) = (hold.name.clone(), hold.deadline);
+            let (name, deadline) = (hold.name.clone(), hold.deadline());
             self.event(Event::Doubtful { name, hold: id, deadline });
         }
     }
@@ -24,7 +24,7 @@ impl Engine {
     /// Notices a deadline that has passed, whether or not its timer has come.
     pub(crate) fn lose_if_due(&mut self, now: Time, id: HoldId) {
         let Some(hold) = self.holds.get(id) else { return };
-        if hold.is_running() && now >= hold.deadline {
+        if hold.is_running() && now >= hold.deadline() {
             self.lose(now, id, hold.why_lost(now));
         }
     }

@@ -44,9 +44,9 @@ impl<K: Key, T> Slab<K, T> {
     pub(crate) fn insert(&mut self, value: T) -> K {
         self.len += 1;
         let index = if self.free == NONE {
-            // A quarter at a time: a hold has a budget of 400 bytes, and doubling would take half of it.
+            // An eighth at a time: a hold has a budget of 400 bytes, and doubling would take half of it.
             if self.slots.len() == self.slots.capacity() {
-                self.slots.reserve_exact((self.slots.len() / 4).max(16));
+                self.slots.reserve_exact((self.slots.len() / 8).max(16));
             }
             self.slots.push((0, Slot::Full(value)));
             self.slots.len() as u32 - 1

@@ -46,13 +46,13 @@ impl Engine {
         let (at, timer) = match hold.phase {
             Phase::Live | Phase::Doubtful if hold.watched && !hold.renewing => {
                 let at = if hold.failures == 0 { hold.sent + third } else { now + retry_pause(hold) };
-                (at.min(hold.deadline), Timer::Renew(index))
+                (at.min(hold.deadline()), Timer::Renew(index))
             }
-            Phase::Live if hold.watched => ((hold.sent + third + third).min(hold.deadline), Timer::Hold(index)),
-            Phase::Live | Phase::Doubtful => (hold.deadline, Timer::Hold(index)),
+            Phase::Live if hold.watched => ((hold.sent + third + third).min(hold.deadline()), Timer::Hold(index)),
+            Phase::Live | Phase::Doubtful => (hold.deadline(), Timer::Hold(index)),
             // The margin of a lost hold belongs to nobody; after it the key is tidied up.
             Phase::Lost(LossReason::Expired | LossReason::MaxHold) if !hold.is_abandoned() => {
-                (hold.deadline + margin(hold.lease), Timer::Hold(index))
+                (hold.sent + hold.lease, Timer::Hold(index))
             }
             Phase::Released if hold.unsettled.is_some() => {
                 (hold.free_at.min(now + self.config.watchdog), Timer::Hold(index))
@@ -83,7 +83,7 @@ impl Engine {
         let Some(hold) = self.holds.get_mut(id) else { return };
         hold.timer = None;
         match hold.phase {
-            Phase::Live | Phase::Doubtful if now >= hold.deadline => self.lose_if_due(now, id),
+            Phase::Live | Phase::Doubtful if now >= hold.deadline() => self.lose_if_due(now, id),
             Phase::Live | Phase::Doubtful => {
                 self.doubt(id);
                 self.schedule(now, id);
@@ -234,7 +234,7 @@ impl Engine {
             Verdict::Renewed => {
                 hold.confirm(sent, lease);
                 hold.arrow("renewed", Phase::Live);
-                let (deadline, name) = (hold.deadline, hold.name.clone());
+                let (deadline, name) = (hold.deadline(), hold.name.clone());
                 self.schedule(now, id);
                 self.event(Event::Renewed { name, hold: id, deadline });
             }

@@ -232,6 +232,10 @@ impl<T: Copy> Wheel<T> {
             }
             None => {
                 let index = u32::try_from(self.entries.len()).ok().filter(|&index| index != NIL);
+                if self.entries.len() == self.entries.capacity() {
+                    // A quarter at a time: of a hundred thousand holds each counts the bytes.
+                    self.entries.reserve_exact((self.entries.len() / 4).max(16));
+                }
                 self.entries.push(entry);
                 TimerId { index: index.expect("fewer than 2^32 timers"), generation: 0 }
             }

@@ -67,7 +67,7 @@ impl Engine {
         let good = self
             .holds
             .get(id)
-            .is_some_and(|hold| hold.is_valid(now) && (reentry || hold.deadline.since(now).0 * 2 >= hold.lease.0));
+            .is_some_and(|hold| hold.is_valid(now) && (reentry || hold.deadline().since(now).0 * 2 >= hold.lease.0));
         if !good {
             self.stop_step(op);
             if reentry {

@@ -49,7 +49,7 @@ impl Engine {
         let Some(hold) = self.holds.get_mut(id) else { return Ok(0) };
         // No release of an inner level deletes the hold: while it is still running, somebody else did.
         let lost = hold.is_running() || !unknown;
-        let why = if now >= hold.deadline { LossReason::Expired } else { why };
+        let why = if now >= hold.deadline() { LossReason::Expired } else { why };
         hold.gone = true;
         self.lose(now, id, why);
         let silent = self.release_mut(op).is_none_or(|release| release.level.is_none());

@@ -377,7 +377,7 @@ proptest! {
 
     #[test]
     fn s1_s4_s5_l10_r1_hold_whatever_happens(
-        steps in prop::collection::vec(step(), 1..80),
+        steps in prop::collection::vec(step(), 1..60),
         local_reentry in prop::bool::weighted(0.2),
     ) {
         play(steps, local_reentry);
