@@ -18,6 +18,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,8 @@ class Step:
     command: Sequence[str]
     env: tuple[tuple[str, str], ...] = ()
     counted: Callable[[str], Count] | None = None
+    # Spends most of its time waiting: runs beside the next one, and is printed when it has ended.
+    beside: bool = False
 
 
 def cargo_count(output: str) -> Count:
@@ -104,15 +107,17 @@ def tests() -> list[Step]:
             + ["--no-fail-fast"],
             counted=cargo_count,
         ),
-        Step("Python", pytest, counted=junit_count("python")),
+        Step("Python", pytest, counted=junit_count("python"), beside=True),
         Step("Node", [*node, *suites], counted=junit_count("node")),
     ]
 
 
 def run(step: Step, env: dict[str, str]) -> Count:
-    print(f"\n=== {step.name}: {' '.join(step.command)}", flush=True)
+    heading = f"\n=== {step.name}: {' '.join(step.command)}\n"
     start = time.monotonic()
     output: list[str] = []
+    if not step.beside:
+        print(heading, end="", flush=True)
     process = subprocess.Popen(
         step.command,
         cwd=ROOT,
@@ -129,9 +134,11 @@ def run(step: Step, env: dict[str, str]) -> Count:
         assert process.stdout is not None
         for line in process.stdout:
             output.append(line)
-            sys.stdout.write(line)
-            sys.stdout.flush()
+            if not step.beside:
+                print(line, end="", flush=True)
         code = process.wait()
+    if step.beside:
+        print(heading + "".join(output), end="", flush=True)
     count = step.counted("".join(output)) if step.counted else Count(passed=int(code == 0))
     # Broken off, or not even begun: no count says so, the exit code does.
     if code != 0 and count.failed == 0:
@@ -165,8 +172,10 @@ def main(what: str, only: Sequence[str]) -> int:
     env["BANDOG_PROXY"] = str(TARGET / "debug" / "bandog-proxy")
     total = Count()
     summary: list[str] = []
-    for step in steps:
-        count = run(step, env)
+    with ThreadPoolExecutor() as pool:
+        begun = [(step, pool.submit(run, step, env)) if step.beside else (step, run(step, env)) for step in steps]
+    for step, result in begun:
+        count = result if isinstance(result, Count) else result.result()
         total += count
         summary.append(f"{'ok  ' if count.failed == 0 else 'FAIL'} {step.name}")
     line = f"{total.passed} passed, {total.failed} failed"
