@@ -14,7 +14,7 @@ WATCHDOG = 30.0
 
 
 async def hold(url: str) -> tuple[int, float]:
-    with bandog.connect(url, watchdog=WATCHDOG) as client:
+    async with bandog.connect(url, watchdog=WATCHDOG) as client:
         held = []
         start = time.monotonic()
         for batch in range(0, LOCKS, 1000):
