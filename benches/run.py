@@ -19,7 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CONTENDERS = HERE / "contenders"
-# Goal and hard limit, as ratios to the floor (issue 2 and section 6 of the design).
+# The goal, as a ratio to the floor.
 RACE = [
     ("bare socket", "floor.py", None),
     ("Bandog, Python threads", "bandog_sync.py", 1.15),
