@@ -18,10 +18,11 @@ const client = () => (shared ??= connect())
 
 const lock = (name, options) => client().lock(name, options)
 
-const locked = (name, fn, options) => wrap(lock, name, fn, options)
+const locked = (name, fn, options) => wrap({ check: text => host.checkName(text), lockOf: text => lock(text) }, name, fn, options)
 
 Client.prototype.locked = function (name, fn, options) {
-  return wrap((text, defaults) => this.lock(text, defaults), name, fn, options)
+  const lockOf = text => this.lock(text)
+  return wrap({ check: lockOf, lockOf }, name, fn, options)
 }
 
 Client.prototype[Symbol.asyncDispose] = function () {

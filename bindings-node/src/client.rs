@@ -133,7 +133,7 @@ impl Client {
     pub fn lock(&self, name: Unknown, options: Unknown) -> Result<Lock> {
         let make = || -> std::result::Result<Lock, Fail> {
             let name = self.state.driver.name(&convert::name(name)?)?;
-            Ok(Lock::new(&self.state, name, Asked::read(&options, "lock")?))
+            Ok(Lock::new(&self.state, name, Asked::read(&options, "lock", convert::LOCK)?))
         };
         make().map_err(|fail| self.state.looped.thrown(fail))
     }

@@ -74,11 +74,18 @@ pub(crate) fn millis(value: &Unknown, code: Code, what: &str) -> Result<Millis, 
 fn object<'e>(value: &Unknown<'e>, what: &str) -> Result<Option<Object<'e>>, Fail> {
     match value.get_type()? {
         ValueType::Undefined | ValueType::Null => Ok(None),
+        ValueType::Object if value.is_array()? => {
+            refuse(Code::InvalidOption, format!("the options of {what} are an object, this is an array"))
+        }
         // SAFETY: it is an object.
         ValueType::Object => Ok(Some(unsafe { value.cast()? })),
         _ => refuse(Code::InvalidOption, format!("the options of {what} are an object, this is {}", kind(value)?)),
     }
 }
+
+/// The options of an acquire, and those of a lock, which are defaults for each acquire.
+pub(crate) const ACQUIRE: &[&str] = &["wait", "lease", "signal"];
+pub(crate) const LOCK: &[&str] = &["wait", "lease"];
 
 /// How an acquire is asked for. The outer `None` says nothing, so that what was said before stands.
 #[derive(Clone, Copy, Default)]
@@ -88,25 +95,36 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Reads `{ wait, lease }`. `null` says "for ever" and "the watchdog" where a default says otherwise.
-    pub(crate) fn read(value: &Unknown, what: &str) -> Result<Self, Fail> {
-        let Some(options) = object(value, what)? else { return Ok(Self::default()) };
-        let wait: Unknown = options.get_named_property_unchecked("wait")?;
-        let wait = match wait.get_type()? {
-            ValueType::Undefined => None,
-            ValueType::Null => Some(Wait::Forever),
-            _ => Some(match millis(&wait, Code::InvalidOption, "wait")? {
-                Millis::ZERO => Wait::Try,
-                span => Wait::For(span),
-            }),
-        };
-        let lease: Unknown = options.get_named_property_unchecked("lease")?;
-        let lease = match lease.get_type()? {
-            ValueType::Undefined => None,
-            ValueType::Null => Some(None),
-            _ => Some(Some(self::lease(&lease)?)),
-        };
-        Ok(Self { wait, lease })
+    /// Reads the `options` of `what`, which knows no others than those of `known`. `null` says "for ever" and
+    /// "the watchdog" where a default says otherwise.
+    pub(crate) fn read(options: &Unknown, what: &str, known: &[&str]) -> Result<Self, Fail> {
+        let mut asked = Self::default();
+        let Some(options) = object(options, what)? else { return Ok(asked) };
+        for key in Object::keys(&options)? {
+            let value: Unknown = options.get_named_property_unchecked(&key)?;
+            let kind = value.get_type()?;
+            if kind == ValueType::Undefined {
+                continue;
+            }
+            if !known.contains(&key.as_str()) {
+                let known = known.join(", ");
+                return refuse(Code::InvalidOption, format!("{what} has no option {key:?}: it takes {known}"));
+            }
+            match key.as_str() {
+                "wait" if kind == ValueType::Null => asked.wait = Some(Wait::Forever),
+                "wait" => {
+                    asked.wait = Some(match millis(&value, Code::InvalidOption, "wait")? {
+                        Millis::ZERO => Wait::Try,
+                        span => Wait::For(span),
+                    });
+                }
+                "lease" if kind == ValueType::Null => asked.lease = Some(None),
+                "lease" => asked.lease = Some(Some(lease(&value)?)),
+                // The signal is heard by lib/signal.cjs.
+                _ => {}
+            }
+        }
+        Ok(asked)
     }
 
     /// What this leaves open is filled from `other`.

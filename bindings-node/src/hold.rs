@@ -133,7 +133,7 @@ impl Hold {
     /// Adds a level to this very hold, whoever runs it. The lock is free when every level was released.
     #[napi(ts_args_type = "options?: { lease?: number | null }", ts_return_type = "Promise<Hold>")]
     pub fn reenter(&self, options: Unknown) -> Result<PromiseRaw<'static, ()>> {
-        let asked = match Asked::read(&options, "reenter") {
+        let asked = match Asked::read(&options, "reenter", &["lease"]) {
             Ok(asked) => asked,
             Err(fail) => return self.client.looped.refuse(fail),
         };

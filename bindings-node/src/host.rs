@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bandog::Name;
 use bandog::host::{self, Mail, Mailbox, Ticket, Wish};
 use napi::bindgen_prelude::{PromiseRaw, Unknown, retain_current_module_for_unload_safety};
 use napi::{Env, JsValue, Result, sys};
 use napi_derive::napi;
 
 use crate::client::{Client, ClientState};
-use crate::convert;
+use crate::convert::{self, ACQUIRE, Asked};
 use crate::errors::{self, Fail};
 use crate::events::Stream;
 use crate::raw::{self, Callback, Deferred};
@@ -298,6 +299,20 @@ impl Host {
             Ok(state) => Ok(Client { state }),
             Err(fail) => Err(self.looped.thrown(fail)),
         }
+    }
+
+    /// Refuses options of `locked` before there is a lock to use them with.
+    #[napi]
+    pub fn check_options(&self, options: Unknown) -> Result<()> {
+        let checked = Asked::read(&options, "locked", ACQUIRE).map(drop);
+        checked.map_err(|fail| self.looped.thrown(fail))
+    }
+
+    /// Refuses a name of a lock before there is a client to make it.
+    #[napi]
+    pub fn check_name(&self, name: Unknown) -> Result<()> {
+        let checked = convert::name(name).and_then(|name| Ok(Name::new(&name).map(drop)?));
+        checked.map_err(|fail| self.looped.thrown(fail))
     }
 
     /// The process or worker exits.

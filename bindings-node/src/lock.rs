@@ -9,7 +9,7 @@ use napi::bindgen_prelude::{ClassInstance, PromiseRaw, Unknown};
 use napi_derive::napi;
 
 use crate::client::ClientState;
-use crate::convert::Asked;
+use crate::convert::{ACQUIRE, Asked};
 use crate::events::Events;
 use crate::host::Cancel;
 use crate::owner::{Owner, Scope};
@@ -89,7 +89,7 @@ impl Lock {
         scope: Inside<'_>,
         cancel: Option<ClassInstance<'_, Cancel>>,
     ) -> Result<PromiseRaw<'static, ()>> {
-        match Asked::read(&options, "acquire") {
+        match Asked::read(&options, "acquire", ACQUIRE) {
             Ok(asked) => {
                 self.start(asked.or(self.defaults), &scope, cancel.as_deref(), Busy::Reject(self.name.clone()))
             }
@@ -112,7 +112,7 @@ impl Lock {
         scope: Inside<'_>,
         cancel: Option<ClassInstance<'_, Cancel>>,
     ) -> Result<PromiseRaw<'static, ()>> {
-        match Asked::read(&options, "tryAcquire") {
+        match Asked::read(&options, "tryAcquire", ACQUIRE) {
             Ok(mut asked) => {
                 asked.wait.get_or_insert(Wait::Try);
                 self.start(asked.or(self.defaults), &scope, cancel.as_deref(), Busy::Null)

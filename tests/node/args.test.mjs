@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 
-import { InvalidLease, InvalidName, InvalidOption, InvalidUrl, LockError, PermissionDenied, Unreachable, connect } from 'bandog'
-import { redis } from './redis.mjs'
+import { InvalidLease, InvalidName, InvalidOption, InvalidUrl, LockError, PermissionDenied, Unreachable, connect, locked } from 'bandog'
+import { fresh, redis } from './redis.mjs'
 
 const nowhere = connect('redis://127.0.0.1:1', { connectTimeout: 300, opTimeout: 300, unreachableAfter: 500 })
 after(() => nowhere.close())
@@ -41,6 +41,53 @@ test('waits', async () => {
     assert.throws(() => nowhere.lock('a', options), InvalidOption)
   }
   assert.throws(() => nowhere.lock('a', { wait: -1 }), InvalidOption)
+})
+
+test('an option that does not exist is refused by its name, by every call', async () => {
+  const lock = nowhere.lock('a')
+  const never = () => assert.fail('never')
+  const named = key => error => error instanceof InvalidOption && error.message.includes(JSON.stringify(key))
+  for (const [key, value] of [['timeout', 100], ['wiat', 5], ['Wait', 5], ['ttl', 5], ['0', 5]]) {
+    const options = { [key]: value }
+    await assert.rejects(lock.acquire(options), named(key))
+    await assert.rejects(lock.tryAcquire(options), named(key))
+    await assert.rejects(lock.using(never, options), named(key))
+    assert.throws(() => nowhere.lock('a', options), named(key))
+    assert.throws(() => nowhere.locked('a', never, options), named(key))
+    assert.throws(() => nowhere.locked(() => 'a', never, options), named(key))
+    assert.throws(() => locked('a', never, options), named(key))
+  }
+  const signal = new AbortController().signal
+  assert.throws(() => nowhere.lock('a', { signal }), named('signal'))
+  for (const list of [[], [5]]) {
+    await assert.rejects(lock.acquire(list), InvalidOption)
+    assert.throws(() => nowhere.lock('a', list), InvalidOption)
+    assert.throws(() => connect('redis://x', list), InvalidOption)
+  }
+})
+
+test('reenter takes a lease and nothing else', async t => {
+  const { url } = await redis()
+  const client = connect(url)
+  t.after(() => client.close())
+  const held = await client.lock(fresh()).acquire()
+  for (const options of [{ timeout: 5 }, { wait: 5 }, { signal: AbortSignal.abort() }, []]) {
+    await assert.rejects(held.reenter(options), InvalidOption)
+  }
+  assert.equal(held.count, 1)
+  await (await held.reenter({ lease: null })).release()
+  await held.release()
+})
+
+test('locked passes wait, lease and signal on', async t => {
+  const { url } = await redis()
+  const client = connect(url)
+  t.after(() => client.close())
+  const name = fresh()
+  const held = await client.lock(name).acquire()
+  const never = client.locked(name, () => assert.fail('never'), { wait: 5000, lease: 1000, signal: AbortSignal.timeout(30) })
+  await assert.rejects(never(), { name: 'TimeoutError' })
+  await held.release()
 })
 
 test('long waits and leases do not wrap', async () => {
