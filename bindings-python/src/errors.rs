@@ -1,37 +1,52 @@
 //! Every code of the core as a Python exception: plain classes of `bandog.errors`.
 
 use bandog::{Code, Error};
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
-use pyo3::{PyTypeInfo, intern};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyModule};
 
-mod classes {
-    #![allow(missing_docs)]
-    use pyo3::import_exception;
+/// All classes, found when the module is made: an interpreter that shuts down imports nothing any more.
+static CLASSES: PyOnceLock<Vec<(Code, Py<PyAny>)>> = PyOnceLock::new();
 
-    import_exception!(bandog.errors, BlockingInLoop);
-    import_exception!(bandog.errors, Closed);
-    import_exception!(bandog.errors, ForkedHandle);
-    import_exception!(bandog.errors, InvalidLease);
-    import_exception!(bandog.errors, InvalidName);
-    import_exception!(bandog.errors, InvalidOption);
-    import_exception!(bandog.errors, InvalidUrl);
-    import_exception!(bandog.errors, LockLost);
-    import_exception!(bandog.errors, LockTimeout);
-    import_exception!(bandog.errors, NotOwner);
-    import_exception!(bandog.errors, NotReplicated);
-    import_exception!(bandog.errors, OutOfMemory);
-    import_exception!(bandog.errors, PermissionDenied);
-    import_exception!(bandog.errors, Protocol);
-    import_exception!(bandog.errors, ReadOnly);
-    import_exception!(bandog.errors, ReleaseUnknown);
-    import_exception!(bandog.errors, Unreachable);
-    import_exception!(bandog.errors, WrongType);
+/// The one table from codes to classes.
+const NAMES: [(Code, &str); 18] = [
+    (Code::Timeout, "LockTimeout"),
+    (Code::NotOwner, "NotOwner"),
+    (Code::LockLost, "LockLost"),
+    (Code::ReleaseUnknown, "ReleaseUnknown"),
+    (Code::NotReplicated, "NotReplicated"),
+    (Code::PermissionDenied, "PermissionDenied"),
+    (Code::WrongType, "WrongType"),
+    (Code::ReadOnly, "ReadOnly"),
+    (Code::OutOfMemory, "OutOfMemory"),
+    (Code::Unreachable, "Unreachable"),
+    (Code::Protocol, "Protocol"),
+    (Code::ForkedHandle, "ForkedHandle"),
+    (Code::Closed, "Closed"),
+    (Code::InvalidName, "InvalidName"),
+    (Code::InvalidLease, "InvalidLease"),
+    (Code::InvalidUrl, "InvalidUrl"),
+    (Code::InvalidOption, "InvalidOption"),
+    (Code::BlockingInLoop, "BlockingInLoop"),
+];
+
+/// Finds every class.
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    let module = PyModule::import(py, "bandog.errors")?;
+    let found = NAMES.iter().map(|(code, name)| Ok((*code, module.getattr(*name)?.unbind())));
+    let found = found.collect::<PyResult<Vec<_>>>()?;
+    let _ = CLASSES.set(py, found);
+    Ok(())
 }
 
 /// The exception for an error of the core.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
-    build(py, error).unwrap_or_else(|failure| failure)
+    build(py, error).unwrap_or_else(|failure| {
+        // Late in a shutdown the builtins that the classes use are gone. Ctrl-C is no such failure.
+        if failure.is_instance_of::<PyException>(py) { PyRuntimeError::new_err(error.to_string()) } else { failure }
+    })
 }
 
 /// An exception of our own making.
@@ -47,30 +62,8 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         let span = error.free_at_latest().map(crate::convert::seconds);
         fields.set_item(intern!(py, "free_at_latest"), span)?;
     }
-    let value = class(py, error.code()).call((error.to_string(),), Some(&fields))?;
+    let class = CLASSES.get(py).and_then(|all| all.iter().find(|(code, _)| *code == error.code()));
+    let class = class.ok_or_else(|| PyRuntimeError::new_err("bandog.errors was not imported"))?;
+    let value = class.1.bind(py).call((error.to_string(),), Some(&fields))?;
     Ok(PyErr::from_value(value))
-}
-
-/// The one table from codes to classes.
-fn class(py: Python<'_>, code: Code) -> Bound<'_, PyType> {
-    match code {
-        Code::Timeout => classes::LockTimeout::type_object(py),
-        Code::NotOwner => classes::NotOwner::type_object(py),
-        Code::LockLost => classes::LockLost::type_object(py),
-        Code::ReleaseUnknown => classes::ReleaseUnknown::type_object(py),
-        Code::NotReplicated => classes::NotReplicated::type_object(py),
-        Code::PermissionDenied => classes::PermissionDenied::type_object(py),
-        Code::WrongType => classes::WrongType::type_object(py),
-        Code::ReadOnly => classes::ReadOnly::type_object(py),
-        Code::OutOfMemory => classes::OutOfMemory::type_object(py),
-        Code::Unreachable => classes::Unreachable::type_object(py),
-        Code::Protocol => classes::Protocol::type_object(py),
-        Code::ForkedHandle => classes::ForkedHandle::type_object(py),
-        Code::Closed => classes::Closed::type_object(py),
-        Code::InvalidName => classes::InvalidName::type_object(py),
-        Code::InvalidLease => classes::InvalidLease::type_object(py),
-        Code::InvalidUrl => classes::InvalidUrl::type_object(py),
-        Code::InvalidOption => classes::InvalidOption::type_object(py),
-        Code::BlockingInLoop => classes::BlockingInLoop::type_object(py),
-    }
 }

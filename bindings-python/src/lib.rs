@@ -20,6 +20,8 @@ mod wish;
 /// The native part of `bandog`: import from `bandog` instead.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::client::{Client, connect};
     #[pymodule_export]
@@ -37,4 +39,11 @@ mod _native {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// Whatever is imported is imported here: at the end of the program it is too late.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::errors::prepare(module.py())?;
+        crate::owner::prepare(module)
+    }
 }

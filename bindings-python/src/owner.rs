@@ -7,12 +7,25 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use bandog::host::{self, LocalOwner};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::shared;
+
+/// `sys.modules`, and the function that hears of the end of an owner.
+static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+static ENDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Finds what cannot be found any more when the interpreter shuts down.
+pub(crate) fn prepare(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let _ = MODULES.set(py, py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind());
+    let _ = ENDED.set(py, module.getattr("_owner_ended")?.unbind());
+    Ok(())
+}
 
 /// The owner on whose behalf this very call is made.
 pub(crate) fn current(py: Python<'_>) -> PyResult<LocalOwner> {
@@ -81,16 +94,13 @@ fn imported<'a, 'py>(
     module: &str,
     function: &str,
 ) -> PyResult<Option<&'a Bound<'py, PyAny>>> {
-    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     if let Some(found) = cell.get(py) {
         return Ok(Some(found.bind(py)));
     }
-    let modules = MODULES.get_or_try_init(py, || {
-        Ok::<_, PyErr>(py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind())
-    })?;
+    let Some(modules) = MODULES.get(py) else { return Ok(None) };
     let Some(module) = modules.bind(py).get_item(module)? else { return Ok(None) };
-    // A module still being imported lacks the function: not in use yet.
-    let Ok(found) = module.getattr(function) else { return Ok(None) };
+    // A module still being imported lacks the function: not in use yet. One that is taken down has `None` there.
+    let Some(found) = module.getattr(function).ok().filter(|found| !found.is_none()) else { return Ok(None) };
     Ok(Some(cell.get_or_init(py, || found.unbind()).bind(py)))
 }
 
@@ -132,7 +142,6 @@ pub(crate) fn _owner_ended(ended: &Bound<'_, PyAny>) {
 }
 
 fn of_object(object: &Bound<'_, PyAny>, ended_hook: &Bound<'_, pyo3::types::PyString>) -> PyResult<LocalOwner> {
-    static ENDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
     let key = object.as_ptr() as usize;
     let found = with_known(|known| {
@@ -142,8 +151,8 @@ fn of_object(object: &Bound<'_, PyAny>, ended_hook: &Bound<'_, pyo3::types::PySt
     if let Some(owner) = found {
         return Ok(owner);
     }
-    let ended =
-        ENDED.get_or_try_init(py, || py.import("bandog._native")?.getattr("_owner_ended").map(Bound::unbind))?.bind(py);
+    let Some(ended) = ENDED.get(py) else { return Err(PyRuntimeError::new_err("bandog was not imported")) };
+    let ended = ended.bind(py);
     let weak = PyWeakrefReference::new_with(object, ended)?.unbind();
     let owner = host::next_owner();
     let stale = with_known(|known| known.insert(key, Known { weak, owner }));

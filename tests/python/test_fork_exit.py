@@ -180,6 +180,32 @@ def test_f30_exit_while_busy(program: Start, client: bandog.Client, name: str, e
         assert "Fatal" not in err
 
 
+@pytest.mark.parametrize("where", ["globals", "builtins", "a module"])
+def test_f30_used_in_del_while_the_interpreter_goes(program: Start, name: str, where: str) -> None:
+    """No class of error is imported that late: what comes out is an exception and never a panic."""
+    one = program(f"""
+        import builtins
+        class Late:
+            def __init__(self):
+                self.hold = client.lock({name!r}).acquire()
+                self.lock = client.lock({name!r})
+                self.write, self.base = os.write, BaseException
+            def __del__(self):
+                for use in (self.hold.release, self.lock.acquire, self.hold.check, self.lock.release):
+                    try: use()
+                    except self.base as error: self.write(1, type(error).__name__.encode() + b"\\n")
+        late = Late()
+        if {where!r} == "builtins": builtins.late = late; del late
+        if {where!r} == "a module": sys.late = late; del late
+        print("made")
+    """)
+    code, out, err = one.end()
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "made"
+    assert len(out.splitlines()) == 5
+    assert "Panic" not in out
+
+
 def test_r2_exit_with_a_server_that_does_not_answer(own_server: Any) -> None:
     from conftest import Program
 
