@@ -277,12 +277,15 @@ impl Engine {
     /// Refuses unless the hold is valid at this very instant.
     ///
     /// # Errors
-    /// `lock_lost` when it was lost, `not_owner` when it was released.
+    /// `lock_lost` when it was lost, `not_owner` when it was released. The latter names no lock and no owner,
+    /// as with every wish about a hold that is forgotten: its host knows both ([`Error::not_held`]).
     pub fn check(&self, now: Time, hold: HoldId) -> Result<(), Error> {
         match self.holds.get(hold) {
             Some(hold) if hold.is_valid(now) => Ok(()),
-            Some(hold) if hold.phase != Phase::Released => Err(self.lost_error(hold, hold.why_lost(now))),
-            _ => Err(Error::new(Code::NotOwner, "this hold was released: acquire the lock again")),
+            Some(hold) if hold.phase != Phase::Released => {
+                Err(self.lost_error(&hold.name, hold.number, hold.why_lost(now)))
+            }
+            _ => Err(released()),
         }
     }
 
@@ -364,6 +367,11 @@ impl Engine {
             self.out.push_back(Output::Event(event));
         }
     }
+}
+
+/// Without the names, for the hold is forgotten.
+pub(crate) fn released() -> Error {
+    Error::new(Code::NotOwner, "this hold was released already: release it once, acquire the lock anew to go on")
 }
 
 pub(crate) fn closed() -> Error {

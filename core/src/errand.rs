@@ -9,6 +9,7 @@ use crate::error::{Code, Error};
 use crate::event::LossReason;
 use crate::io::{HoldId, OpId, Outcome, Output, Wire};
 use crate::name::Name;
+use crate::owner::HoldNumber;
 use crate::refusal::Refusal;
 use crate::scripts::{Ask, Renewal, Reply, Verdict};
 use crate::slab;
@@ -30,6 +31,7 @@ enum Kind {
     Nothing,
     Extend {
         hold: HoldId,
+        number: HoldNumber,
         name: Name,
         lease: Millis,
     },
@@ -62,8 +64,9 @@ impl Engine {
         if let Err(error) = check_lease(lease).and_then(|()| self.check(now, hold)) {
             return self.refuse(error);
         }
-        let name = self.holds.get(hold).expect("it was just checked").name.clone();
-        self.start_errand(now, Kind::Extend { hold, name, lease }, wire)
+        let record = self.holds.get(hold).expect("it was just checked");
+        let (name, number) = (record.name.clone(), record.number);
+        self.start_errand(now, Kind::Extend { hold, number, name, lease }, wire)
     }
 
     /// Asks the server whether a lock is held, and for how long yet.
@@ -100,7 +103,7 @@ impl Engine {
             Kind::Force { name, owners } => {
                 (Ask::Force { name, owners: owners.unwrap_or_default() }, None, Millis::ZERO)
             }
-            Kind::Extend { hold, name, lease } => {
+            Kind::Extend { hold, number, name, lease } => {
                 if let Err(error) = self.check(now, hold) {
                     return self.end_errand(op, Some(Outcome::Failed(error)));
                 }
@@ -109,7 +112,6 @@ impl Engine {
                 record.fixed_until = record.fixed_until.max(now + lease);
                 let lease = record.next_lease(now, watchdog, Some(lease));
                 record.free_at = record.free_at.max(now + lease);
-                let number = record.number;
                 (Ask::Renew(vec![Renewal { name, owner: self.wire_owner(number), lease }]), Some(hold), lease)
             }
         };
@@ -138,7 +140,7 @@ impl Engine {
                 // What was seen is gone: by an earlier send that was never answered, if not by this one.
                 Outcome::Forced(count > 0 || again)
             }
-            (Answer::Reply(Reply::Renewed { verdicts, .. }), Kind::Extend { hold, .. }) => {
+            (Answer::Reply(Reply::Renewed { verdicts, .. }), Kind::Extend { hold, number, .. }) => {
                 match verdicts.into_iter().next() {
                     Some(Verdict::Renewed) => self.extended(now, hold, call),
                     Some(Verdict::Refused(text)) if Refusal::of(&text) != Refusal::WrongType => {
@@ -148,7 +150,7 @@ impl Engine {
                         let why =
                             if verdict == Some(Verdict::NotOurs) { LossReason::Taken } else { LossReason::Overwritten };
                         self.lose(now, hold, why);
-                        Outcome::Failed(self.lost_error_of(hold, why))
+                        Outcome::Failed(self.lost_error(&name, number, why))
                     }
                 }
             }

@@ -87,6 +87,17 @@ impl Error {
         Self(Box::new(Inner { code, message: message.into(), name: None, owner: None, free_within: None }))
     }
 
+    /// `not_owner` or `lock_lost`: Redisson's wording, for whoever searches for it, then what happened and
+    /// what to do. `owner`: `<uuid>:<number>`.
+    #[must_use]
+    pub fn not_held(code: Code, name: &Name, owner: &str, what: &str) -> Self {
+        let (client, number) = owner.split_once(':').unwrap_or((owner, "0"));
+        let text = format!(
+            "attempt to unlock lock, not locked by current thread by node id: {client} thread-id: {number}: {what}"
+        );
+        Self::new(code, text).of(name).by(owner)
+    }
+
     /// Names the lock.
     #[must_use]
     pub fn of(mut self, name: &Name) -> Self {

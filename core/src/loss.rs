@@ -6,8 +6,10 @@
 use crate::engine::Engine;
 use crate::error::{Code, Error};
 use crate::event::{Event, LossReason};
-use crate::hold::{Hold, Phase};
+use crate::hold::Phase;
 use crate::io::HoldId;
+use crate::name::Name;
+use crate::owner::{HoldNumber, LocalOwner};
 use crate::time::Time;
 
 impl Engine {
@@ -84,20 +86,13 @@ impl Engine {
         }
     }
 
-    /// In Redisson's wording, for whoever searches for it.
-    pub(crate) fn lost_error(&self, hold: &Hold, why: LossReason) -> Error {
-        let owner = self.wire_owner(hold.number);
-        let text = format!(
-            "attempt to unlock lock, not locked by current thread by node id: {} thread-id: {}: the lock was lost ({why}), another may hold it: undo or check what was done under it",
-            owner.client, owner.number.0
-        );
-        Error::new(Code::LockLost, text).of(&hold.name).by(owner)
+    pub(crate) fn lost_error(&self, name: &Name, number: HoldNumber, why: LossReason) -> Error {
+        let what = format!("the lock was lost ({why}), another may hold it: undo or check what was done under it");
+        Error::not_held(Code::LockLost, name, &self.wire_owner(number).to_string(), &what)
     }
 
-    pub(crate) fn lost_error_of(&self, id: HoldId, why: LossReason) -> Error {
-        match self.holds.get(id) {
-            Some(hold) => self.lost_error(hold, why),
-            None => Error::new(Code::LockLost, format!("the lock was lost ({why}) before this was done")),
-        }
+    /// What one is told who asks for what it does not hold. Its own number stands for that of a hold.
+    pub(crate) fn not_owner(&self, name: &Name, owner: LocalOwner, what: &str) -> Error {
+        Error::not_held(Code::NotOwner, name, &self.wire_owner(HoldNumber(owner.0)).to_string(), what)
     }
 }

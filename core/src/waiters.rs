@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::acquire::State;
 use crate::engine::{Engine, Timer};
-use crate::error::{Code, Error};
 use crate::event::Event;
 use crate::hold::Phase;
 use crate::io::{OpId, Output, Wait, Wire};
@@ -333,14 +332,5 @@ impl Engine {
             );
             self.event(Event::Warning { name: Some(name), text });
         }
-    }
-
-    /// The error of one who holds nothing, in Redisson's wording.
-    pub(crate) fn not_owner(&self, name: &Name, owner: LocalOwner) -> Error {
-        let text = format!(
-            "attempt to unlock lock, not locked by current thread by node id: {} thread-id: {}",
-            self.client, owner.0
-        );
-        Error::new(Code::NotOwner, text).of(name)
     }
 }

@@ -75,11 +75,22 @@ impl Handle {
     pub fn check(&self, client: &Client) -> Result<(), Error> {
         let shared = client.shared();
         self.own(shared)?;
-        shared.read(|engine, now| engine.check(now, self.hold())).map_err(|error| error.of(self.name()))
+        shared.read(|engine, now| engine.check(now, self.hold())).map_err(|error| self.tell(error))
     }
 
     pub(crate) fn own(&self, shared: &Shared) -> Result<(), Error> {
-        shared.own(self.generation(), self.epoch()).map_err(|error| error.of(self.name()).by(self.owner()))
+        shared.own(self.generation(), self.epoch()).map_err(|error| self.tell(error))
+    }
+
+    /// Names the lock and the owner in what the engine says of a hold that it has forgotten.
+    pub(crate) fn tell(&self, error: Error) -> Error {
+        match error.code() {
+            code @ (Code::NotOwner | Code::LockLost) if error.owner().is_none() => {
+                Error::not_held(code, self.name(), self.owner(), error.message())
+            }
+            _ if error.owner().is_none() => error.of(self.name()).by(self.owner()),
+            _ => error,
+        }
     }
 
     pub(crate) fn generation(&self) -> u64 {
@@ -107,5 +118,5 @@ pub(crate) fn forked() -> Error {
 
 /// A handle or ticket of another client.
 pub(crate) fn foreign() -> Error {
-    Error::new(Code::NotOwner, "this belongs to another client: use the client that acquired it")
+    Error::new(Code::NotOwner, "this hold was acquired by another client: use that one")
 }

@@ -149,7 +149,7 @@ impl Hold {
     }
 
     fn busy(&self) -> Error {
-        Error::new(Code::LockLost, "the hold is over: it cannot be entered again").of(self.handle.name())
+        self.handle.tell(Error::new(Code::LockLost, "this hold is over: it cannot be entered again"))
     }
 }
 

@@ -106,6 +106,7 @@ impl Turn<'_> {
         let now = self.now;
         let engine = &mut self.state.engine;
         let mut held = None;
+        let handle = wish.handle().cloned();
         let op = match wish {
             Wish::Acquire { name, owner, via, wait, lease, reenter } => {
                 held = Some(name.clone());
@@ -119,7 +120,7 @@ impl Turn<'_> {
         };
         match waiter(op) {
             Waiter::Nobody => {}
-            waiter => drop(self.state.waiting.insert(op, Waiting { waiter, name: held })),
+            waiter => drop(self.state.waiting.insert(op, Waiting { waiter, name: held, handle })),
         }
         Ok(op)
     }
@@ -210,6 +211,10 @@ impl Turn<'_> {
                 waiting.waiter.tell(outcome, wakes);
             }
         } else if let Some(waiting) = self.state.waiting.remove(&op) {
+            let outcome = match (outcome, &waiting.handle) {
+                (Outcome::Failed(error), Some(handle)) => Outcome::Failed(handle.tell(error)),
+                (outcome, _) => outcome,
+            };
             waiting.waiter.tell(outcome, wakes);
         }
     }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use bandog_core::io::Outcome;
 use bandog_core::name::Name;
 
+use crate::handle::Handle;
 use crate::listen::Queue;
 use crate::mailbox::Mailbox;
 use crate::parker::Parker;
@@ -35,6 +36,8 @@ pub(crate) struct Waiting {
     pub(crate) waiter: Waiter,
     /// Of an acquire: for its handle.
     pub(crate) name: Option<Name>,
+    /// The handle it leans on: whom to name if the engine has forgotten the hold.
+    pub(crate) handle: Option<Handle>,
 }
 
 /// A thread that waits for the end of one wish.

@@ -122,6 +122,52 @@ fn release_by_one_who_holds_nothing() {
 }
 
 #[test]
+fn who_does_not_hold_the_lock_is_told_of_which_and_whose_it_speaks() {
+    use bandog::host::{self, Release, Signals, Wish};
+    let server = Server::start();
+    let client = client(&server);
+    let lock = client.lock("order_lock").unwrap();
+    let handle = |held: &bandog::Hold| held.handle().clone();
+    let run = |wish| host::block(&client, wish, Signals::Open, &mut || false).unwrap_err();
+    let told = |error: bandog::Error, code: Code, owner: &str| {
+        let (id, number) = owner.split_once(':').unwrap();
+        let wording = format!(
+            "attempt to unlock lock, not locked by current thread by node id: {id} thread-id: {number}: this hold was "
+        );
+        assert_eq!(error.code(), code, "{error}");
+        assert_eq!(error.name().unwrap().as_str(), "order_lock");
+        assert_eq!(error.owner(), Some(owner));
+        assert!(code == Code::LockLost || error.message().starts_with(&wording), "{error}");
+        assert_eq!(error.message().matches("attempt to unlock").count(), 1, "{error}");
+    };
+    let held = lock.acquire_blocking().unwrap();
+    let (gone, owner) = (handle(&held), held.handle().owner().to_owned());
+    held.release_blocking().unwrap();
+    told(gone.check(&client).unwrap_err(), Code::NotOwner, &owner);
+    told(run(Wish::Release(Release::Handle(gone.clone()))), Code::NotOwner, &owner);
+    told(run(Wish::Extend { handle: gone.clone(), lease: bandog::Millis(1000) }), Code::NotOwner, &owner);
+    let (name, via) = (gone.name().clone(), host::next_via());
+    let wait = host::Wait::Try;
+    let again = Wish::Acquire { name, owner: host::next_owner(), via, wait, lease: None, reenter: Some(gone.clone()) };
+    told(run(again), Code::NotOwner, &owner);
+    let other = common::client(&server);
+    told(gone.check(&other).unwrap_err(), Code::NotOwner, &owner);
+
+    // The level is gone, the hold is not.
+    let outer = lock.acquire_blocking().unwrap();
+    let inner = outer.reenter_blocking().unwrap();
+    let (gone, owner) = (handle(&inner), outer.handle().owner().to_owned());
+    inner.release_blocking().unwrap();
+    told(run(Wish::Release(Release::Handle(gone))), Code::NotOwner, &owner);
+    lock.force_release_blocking().unwrap();
+    let error = outer.check().unwrap_err();
+    told(error, Code::LockLost, &owner);
+    let error = outer.release_blocking().unwrap_err();
+    assert!(error.message().contains("(taken)"), "{error}");
+    told(error, Code::LockLost, &owner);
+}
+
+#[test]
 fn a_deleted_key_is_told_at_the_next_renewal() {
     let server = Server::start();
     let client = client_with(&server, |options| options.watchdog(millis(900)));

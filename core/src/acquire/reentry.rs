@@ -5,8 +5,8 @@
 
 use super::State;
 use crate::config::check_lease;
-use crate::engine::{Engine, closed};
-use crate::error::{Code, Error};
+use crate::engine::{Engine, closed, released};
+use crate::error::Error;
 use crate::event::LossReason;
 use crate::hold::Phase;
 use crate::io::{AcquireRequest, HoldId, OpId, Outcome, Wire};
@@ -28,15 +28,15 @@ impl Engine {
         };
         self.lose_if_due(now, id);
         let Some(hold) = self.holds.get_mut(id).filter(|hold| hold.phase != Phase::Released) else {
-            return Err(self.not_owner(&request.name, request.owner));
+            return Err(released());
         };
         if hold.is_valid(now) {
             return Ok(Some(id));
         }
         // A lost hold is told once to the owner that carries it, then dropped (design 3).
         hold.dropped = true;
-        let why = hold.why_lost(now);
-        let error = self.lost_error_of(id, why);
+        let (why, number) = (hold.why_lost(now), hold.number);
+        let error = self.lost_error(&request.name, number, why);
         self.tidy(now, id);
         self.sweep(now, id);
         Err(error)
@@ -100,10 +100,9 @@ impl Engine {
 
     pub(super) fn reentry_lost(&mut self, now: Time, op: OpId, id: HoldId, why: LossReason) {
         self.lose(now, id, why);
-        let error = match self.holds.get(id) {
-            Some(hold) => self.lost_error(hold, hold.why_lost(now)),
-            None => Error::new(Code::LockLost, "the hold ended before it could be re-entered"),
-        };
+        // A hold that is asked for a level is not forgotten.
+        let Some(hold) = self.holds.get(id) else { return };
+        let error = self.lost_error(&hold.name, hold.number, hold.why_lost(now));
         self.end_acquire(now, op, Some(Outcome::Failed(error)));
     }
 }

@@ -51,9 +51,10 @@ impl Engine {
         let lost = hold.is_running() || !unknown;
         let why = if now >= hold.deadline() { LossReason::Expired } else { why };
         hold.gone = true;
+        let (name, number) = (hold.name.clone(), hold.number);
         self.lose(now, id, why);
         let silent = self.release_mut(op).is_none_or(|release| release.level.is_none());
-        if lost && !silent { Err(self.lost_error_of(id, why)) } else { Ok(0) }
+        if lost && !silent { Err(self.lost_error(&name, number, why)) } else { Ok(0) }
     }
 
     /// The release was answered: the caller is told, and whoever waits here for the lock.
@@ -69,7 +70,7 @@ impl Engine {
             hold.gone |= *left == 0;
         }
         if caller {
-            self.tell_released(op, id, result.clone(), lost);
+            self.tell_released(op, result.clone(), lost);
         }
         if let Ok(count) = result {
             if wished {
@@ -82,10 +83,11 @@ impl Engine {
         self.rest_or_end(now, op);
     }
 
-    pub(super) fn tell_released(&mut self, op: OpId, id: HoldId, result: Result<u32, Error>, lost: Option<LossReason>) {
+    pub(super) fn tell_released(&mut self, op: OpId, result: Result<u32, Error>, lost: Option<LossReason>) {
+        let Some(release) = self.release_ref(op) else { return };
         let outcome = match (result, lost) {
             (Ok(left), None) => Outcome::Released { left },
-            (Ok(_), Some(why)) => Outcome::Failed(self.lost_error_of(id, why)),
+            (Ok(_), Some(why)) => Outcome::Failed(self.lost_error(&release.name, release.number, why)),
             (Err(error), _) => Outcome::Failed(error),
         };
         self.output(Output::Done(op, outcome));

@@ -72,7 +72,8 @@ impl Engine {
         };
         if let Some(why) = lost {
             if left > 0 || hold.nothing_is_left() {
-                let error = self.lost_error_of(id, why);
+                let (name, number) = (hold.name.clone(), hold.number);
+                let error = self.lost_error(&name, number, why);
                 if left == 0 {
                     self.end_hold(id);
                 }
@@ -104,6 +105,7 @@ impl Engine {
             _ => hold.lost_before,
         };
         let (left, settled) = (hold.wanted(), hold.gone || hold.phase != Phase::Released);
+        let (name, number) = (hold.name.clone(), hold.number);
         let earlier = self.ops.keys().find(|&op| match self.ops.get(op) {
             Some(Op::Release(release)) => release.hold == id && release.level == Some(level) && !release.is_echo(),
             Some(Op::Acquire(_) | Op::Errand(_)) | None => false,
@@ -116,7 +118,7 @@ impl Engine {
         } else if settled {
             // The keeper heard the answer.
             let op = match lost {
-                Some(why) => self.refuse(self.lost_error_of(id, why)),
+                Some(why) => self.refuse(self.lost_error(&name, number, why)),
                 None => self.at_once(Outcome::Released { left }),
             };
             self.sweep(now, id);
@@ -262,7 +264,7 @@ impl Engine {
             State::Resting => self.send_release(now, op, "echo", false),
             State::HeldOff if self.holds.get(id).is_none_or(|hold| hold.gone) => {
                 if caller {
-                    self.tell_released(op, id, Ok(0), lost);
+                    self.tell_released(op, Ok(0), lost);
                 }
                 self.end_release(now, op, "settled");
             }
@@ -314,6 +316,13 @@ impl Engine {
         }
         if let Some(hold) = self.holds.get_mut(release.hold).filter(|hold| hold.op == Some(op)) {
             hold.op = None;
+        }
+    }
+
+    fn release_ref(&self, op: OpId) -> Option<&Release> {
+        match self.ops.get(op) {
+            Some(Op::Release(release)) => Some(release),
+            _ => None,
         }
     }
 

@@ -1,12 +1,15 @@
 //! Which level a release is about.
 
-use crate::engine::Engine;
-use crate::error::{Code, Error};
+use crate::engine::{Engine, released};
+use crate::error::Error;
 use crate::hold::Hold;
 use crate::io::{HoldId, LevelId, OpId, Target, Wire};
 use crate::name::Name;
 use crate::owner::Via;
 use crate::time::Time;
+
+/// Who asks by the lock and not by a handle must be who acquired it.
+const STRANGER: &str = "the caller holds nothing here: keep the handle that the acquire gave, and release that";
 
 impl Engine {
     /// Wishes to give a level back; with the outermost one the lock is free. The answer is `Released`,
@@ -18,17 +21,14 @@ impl Engine {
                 .find_held(name, |hold| {
                     hold.levels.iter().rev().find(|level| level.owner == *owner).map(|level| level.id)
                 })
-                .ok_or_else(|| self.not_owner(name, *owner)),
+                .ok_or_else(|| self.not_owner(name, *owner, STRANGER)),
             Target::Entered { name, owner, via } => self
                 .find_held(name, |hold| {
                     let mine = hold.levels.iter().rev().find(|level| level.owner == *owner && level.via == *via);
                     mine.map(|level| level.id)
                 })
                 .or_else(|| self.only_level_through(name, *via))
-                .ok_or_else(|| {
-                    let text = "this block was left by another than entered it: keep the handle and release that";
-                    Error::new(Code::NotOwner, text).of(name)
-                }),
+                .ok_or_else(|| self.not_owner(name, *owner, STRANGER)),
         };
         match found {
             Ok((hold, level)) => self.begin_release(now, hold, level, wire),
@@ -37,14 +37,9 @@ impl Engine {
     }
 
     fn find_level(&self, id: HoldId, level: LevelId) -> Result<(HoldId, LevelId), Error> {
-        let gone = || Error::new(Code::NotOwner, "this hold was released already: release each hold once");
-        let hold = self.holds.get(id).ok_or_else(gone)?;
+        let hold = self.holds.get(id).ok_or_else(released)?;
         let unsettled = hold.unsettled.as_deref().is_some_and(|levels| levels.contains(&level));
-        if unsettled || hold.levels.iter().any(|at| at.id == level) {
-            Ok((id, level))
-        } else {
-            Err(gone().of(&hold.name))
-        }
+        if unsettled || hold.levels.iter().any(|at| at.id == level) { Ok((id, level)) } else { Err(released()) }
     }
 
     fn find_held(&self, name: &Name, pick: impl Fn(&Hold) -> Option<LevelId>) -> Option<(HoldId, LevelId)> {

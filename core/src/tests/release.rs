@@ -357,9 +357,13 @@ fn s7_who_holds_nothing_changes_nothing() {
         let op = w.tell(0, |engine, now| engine.release(now, target, CALLER));
         let error = w.error(0, op);
         assert_eq!(error.code(), Code::NotOwner);
+        let text = error.message();
         assert!(
-            error.message().starts_with("attempt to unlock lock, not locked by current thread by node id: 01010101-")
+            text.starts_with("attempt to unlock lock, not locked by current thread by node id: 01010101-"),
+            "{text}"
         );
+        assert!(text.contains(": keep the handle"), "{text}");
+        assert!(error.name().is_some() && error.owner().unwrap().starts_with("01010101-"));
     }
     assert_eq!(w.sent(0), ["+1"]);
     assert_eq!(w.freed(0, &held), Outcome::Released { left: 0 });
