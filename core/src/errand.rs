@@ -109,7 +109,6 @@ impl Engine {
                 }
                 let watchdog = self.config.watchdog;
                 let Some(record) = self.holds.get_mut(hold) else { return };
-                record.fixed_until = record.fixed_until.max(now + lease);
                 let lease = record.next_lease(now, watchdog, Some(lease));
                 record.free_at = record.free_at.max(now + lease);
                 (Ask::Renew(vec![Renewal { name, owner: self.wire_owner(number), lease }]), Some(hold), lease)

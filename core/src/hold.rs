@@ -70,8 +70,6 @@ pub(crate) struct Hold {
     /// When the request was made that set the present lease.
     pub(crate) sent: Time,
     pub(crate) lease: Millis,
-    /// Until when the longest lease that was asked for lasts; zero without one.
-    pub(crate) fixed_until: Time,
     /// The last instant at which the server may still keep it, whatever was answered.
     pub(crate) free_at: Time,
     pub(crate) since: Time,
@@ -114,7 +112,6 @@ impl Hold {
             levels: Vec::new(),
             sent: now,
             lease: Millis::ZERO,
-            fixed_until: Time(0),
             free_at: now,
             since: now,
             road: Road::default(),
@@ -168,12 +165,11 @@ impl Hold {
         self.failures = 0;
     }
 
-    /// The lease that the next request of this hold sets: the watchdog's if watched, what is left of the
-    /// longest lease asked for if that is more (design 3), and never less than what stands: a deadline
-    /// that was confirmed once is relied on.
+    /// The lease that the next request of this hold sets: the watchdog's if watched, what was asked for if
+    /// that is more, and what is left of the longest one so far (design 3).
     pub(crate) fn next_lease(&self, now: Time, watchdog: Millis, asked: Option<Millis>) -> Millis {
         let floor = if self.watched || asked.is_none() { watchdog } else { Millis::ZERO };
-        let left = self.fixed_until.max(self.sent + self.lease).since(now);
+        let left = (self.sent + self.lease).since(now);
         floor.max(asked.unwrap_or_default()).max(left)
     }
 

@@ -102,8 +102,6 @@ impl Engine {
     /// A waiter was told that the lock is busy for `ttl`: it waits for that in front of all others.
     pub(crate) fn wait_in_front(&mut self, now: Time, op: OpId, name: &Name, ttl: Millis) {
         self.keep_place(now, op, name);
-        // A time to live above our own is the holder's choice; we look again all the same (L3).
-        let ttl = ttl.min(self.config.watchdog);
         if let Some(queue) = self.queues.get_mut(name) {
             queue.busy_until = Some(now + ttl + EXPIRY_SLACK);
             queue.told_busy = true;
@@ -213,6 +211,7 @@ impl Engine {
     }
 
     fn wait_until(&mut self, now: Time, op: OpId, why: &'static str, to: State, until: Time) {
+        // A time to live above our own is the holder's choice; we look again all the same (L3).
         let until = until.min(now + self.config.watchdog + EXPIRY_SLACK);
         let step = self.wheel.insert(until, Timer::Step(slab::index(op)));
         if let Some(acquire) = self.acquire_mut(op) {

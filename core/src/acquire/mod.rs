@@ -114,7 +114,7 @@ impl Engine {
         let Some(acquire) = self.acquire_mut(op) else { return };
         acquire.arrow(why, State::Trying);
         acquire.hint = false;
-        let hold = match self.acquire_ref(op).and_then(|acquire| acquire.hold) {
+        let hold = match acquire.hold {
             Some(hold) => hold,
             None => {
                 let number = self.draw_number();
@@ -133,10 +133,6 @@ impl Engine {
         let Some(record) = self.holds.get_mut(hold) else { return };
         let lease = record.next_lease(now, watchdog, request.lease);
         record.free_at = record.free_at.max(now + lease);
-        // From here on, not from the reply: what is sent behind it may not set less.
-        if let Some(lasting) = if record.watched { request.lease } else { Some(lease) } {
-            record.fixed_until = record.fixed_until.max(now + lasting);
-        }
         let ask = Ask::Acquire {
             name: request.name,
             owner: WireOwner { client, number: record.number },

@@ -61,7 +61,7 @@ impl Engine {
     fn settle_release(&mut self, now: Time, op: OpId, result: Result<u32, Error>) {
         let Some(release) = self.release_mut(op) else { return };
         let (id, name, lost) = (release.hold, release.name.clone(), release.lost);
-        let (caller, wished) = (core::mem::take(&mut release.caller), release.level.is_some());
+        let (caller, wished) = (core::mem::take(&mut release.caller), release.level.is_some() && lost.is_none());
         if let Some(timer) = release.end.take() {
             self.wheel.cancel(timer);
         }

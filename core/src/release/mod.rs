@@ -110,8 +110,10 @@ impl Engine {
             Some(Op::Release(release)) => release.hold == id && release.level == Some(level) && !release.is_echo(),
             Some(Op::Acquire(_) | Op::Errand(_)) | None => false,
         });
+        let mut unknown = true;
         if let Some(earlier) = earlier {
             if let Some(release) = self.release_mut(earlier) {
+                unknown = release.unknown || release.state == State::Sent;
                 release.arrow("joined", State::Ended);
             }
             self.drop_release(earlier);
@@ -124,7 +126,7 @@ impl Engine {
             self.sweep(now, id);
             return op;
         }
-        self.start_release(now, id, Some(level), wire, (lost, true))
+        self.start_release(now, id, Some(level), wire, (lost, unknown))
     }
 
     /// The outermost level is gone: the hold is not valid from here on and is not renewed again.

@@ -1,7 +1,7 @@
 //! Every arrow of every machine is taken by some scenario; and none that is not listed, which
 //! `arrows::take` sees to wherever a machine runs.
 
-use super::{acquire, cancel, links, reentry, release, road, waiting, watchdog};
+use super::{acquire, cancel, links, reentry, release, road, together, waiting, watchdog};
 use crate::arrows::taken::missing;
 
 #[test]
@@ -26,9 +26,9 @@ fn every_arrow_is_taken() {
         links::wait_again_right_behind_the_last_waiter,
         reentry::a_reentry_never_takes_the_lock_anew,
         reentry::local_reentry_sends_nothing,
-        reentry::two_acquires_of_one_owner_at_once_reenter_locally_too,
-        reentry::two_acquires_of_one_owner_at_once_share_the_hold,
-        reentry::the_second_acquire_of_an_owner_reenters_wherever_it_was,
+        together::two_acquires_of_one_owner_at_once_reenter_locally_too,
+        together::two_acquires_of_one_owner_at_once_share_the_hold,
+        together::the_second_acquire_of_an_owner_reenters_wherever_it_was,
         release::row_5_nobody_answers_until_it_must_be_free,
         release::after_an_unknown_release_calling_again_is_allowed,
         release::an_inner_release_without_answer_ends_with_the_outer_one,

@@ -1,7 +1,7 @@
 //! Cancelled acquires leave nothing behind, wherever they were.
 
 use super::world::*;
-use crate::io::{AcquireRequest, CallError, Claim, Link, Outcome, Wire};
+use crate::io::{AcquireRequest, CallError, Claim, Outcome};
 use crate::scripts::Script;
 use crate::time::Millis;
 
@@ -199,25 +199,4 @@ fn s4_cancelling_the_reentry_of_a_lost_hold_gives_no_margin_away() {
     w.cancel(0, op);
     assert_eq!(w.fresh(0), [""; 0], "the hold was lost at D: nothing before D + M");
     assert!(!w.is_valid(0, &held));
-}
-
-#[test]
-fn l4_closed_in_the_middle_of_everything() {
-    let mut w = World::new(2);
-    w.hold(1, AcquireRequest { name: name("busy"), lease: Some(Millis(1_000)), ..ask(1) });
-    let mut ops = vec![w.acquire(0, ask(1)), w.acquire(0, AcquireRequest { name: name("busy"), ..ask(1) })];
-    w.hold(0, AcquireRequest { name: name("held"), ..ask(1) });
-    ops.push(w.acquire(0, AcquireRequest { name: name("held"), ..ask(1) }));
-    ops.push(w.tell(0, |engine, now| engine.status(now, name("n"), CALLER)));
-    ops.push(w.tell(0, |engine, now| engine.force_release(now, name("x"), CALLER)));
-    w.link(0, Link::Requests, false);
-    w.tell(0, |engine, now| engine.close(now, CALLER));
-    for op in ops {
-        let told: Vec<_> = std::iter::from_fn(|| w.done(0, op)).collect();
-        assert!(matches!(told.last(), Some(Outcome::Failed(_))), "{told:?}");
-    }
-    w.run();
-    assert_eq!(w.in_flight(0, Wire::KEEPER), 0);
-    w.live(10_000);
-    w.assert_clean_at_last();
 }

@@ -4,13 +4,16 @@
 mod acquire;
 mod arrows;
 mod cancel;
+mod close;
 mod errands;
 mod links;
+mod network;
 mod random;
 mod reentry;
 mod release;
 mod road;
 mod server;
+mod together;
 mod waiting;
 mod watchdog;
 mod world;

@@ -26,6 +26,8 @@ enum Step {
     Extend(usize, u64),
     Cancel(usize),
     Deliver(Wire),
+    Execute(Wire),
+    Reply(Wire),
     Cut { wire: Wire, executed: usize, late: bool },
     NotSent(Wire),
     Busy(Wire),
@@ -56,7 +58,9 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
         1 => (0usize..4).prop_map(Step::ReleaseAgain),
         1 => (0usize..4, 100u64..LONGEST).prop_map(|(hold, lease)| Step::Extend(hold, lease)),
         2 => (0usize..4).prop_map(Step::Cancel),
-        8 => wire().prop_map(Step::Deliver),
+        6 => wire().prop_map(Step::Deliver),
+        4 => wire().prop_map(Step::Execute),
+        4 => wire().prop_map(Step::Reply),
         3 => (wire(), 0usize..3, any::<bool>()).prop_map(|(wire, executed, late)| Step::Cut { wire, executed, late }),
         1 => wire().prop_map(Step::NotSent),
         1 => wire().prop_map(Step::Busy),
@@ -143,17 +147,25 @@ impl Ghost {
                     w.deliver(at, wire);
                 }
             }
+            Step::Execute(wire) => {
+                if w.in_flight(at, wire) > 0 {
+                    w.execute_only(at, wire);
+                }
+            }
+            Step::Reply(wire) => drop(w.reply(at, wire)),
             Step::Cut { wire, executed, late } => {
                 let executed = executed.min(w.in_flight(at, wire));
                 w.cut(at, wire, executed, late);
             }
             Step::NotSent(wire) => {
                 if w.in_flight(at, wire) > 0 {
+                    while w.reply(at, wire) {}
                     w.answer(at, wire, Err(CallError::NotSent(unreachable())));
                 }
             }
             Step::Busy(wire) => {
                 if w.in_flight(at, wire) > 0 {
+                    while w.reply(at, wire) {}
                     w.answer(at, wire, Err(CallError::Server("BUSY Redis is busy".into())));
                 }
             }

@@ -110,6 +110,7 @@ fn row_4_lost_or_past_d_is_lost_whatever_the_answer() {
     w.run();
     assert_eq!(w.error(0, op).code(), Code::LockLost);
     assert_eq!(w.losses(0), [LossReason::Expired]);
+    assert_eq!(w.kinds(0), ["acquired", "lost"], "no release is told of what was lost");
     assert!(w.is_free(), "it is freed all the same");
     w.assert_clean();
 
@@ -231,6 +232,30 @@ fn after_an_unknown_release_that_the_keeper_settled_calling_again_says_so() {
 }
 
 #[test]
+fn a_release_that_never_left_is_not_unknown_when_it_is_called_again() {
+    let (mut w, held) = held();
+    w.delete();
+    let op = w.release(0, &held);
+    while w.now.0 < 1_004_000 {
+        for wire in [CALLER, Wire::KEEPER] {
+            while w.in_flight(0, wire) > 0 {
+                w.answer(0, wire, Err(CallError::NotSent(unreachable())));
+            }
+        }
+        w.pass(100);
+    }
+    assert_eq!(code(w.done(0, op)), Some(Code::ReleaseUnknown));
+    while w.in_flight(0, Wire::KEEPER) > 0 {
+        w.answer(0, Wire::KEEPER, Err(CallError::NotSent(unreachable())));
+    }
+    let again = w.release(0, &held);
+    w.run();
+    assert_eq!(code(w.done(0, again)), Some(Code::LockLost), "ours cannot have done it");
+    w.live(40_000);
+    w.assert_clean();
+}
+
+#[test]
 fn an_unknown_inner_release_of_a_hold_that_is_lost_then_is_forgotten_too() {
     let (mut w, outer) = held();
     let inner = w.hold(0, ask(1));
@@ -271,6 +296,25 @@ pub(super) fn an_inner_release_without_answer_ends_with_the_outer_one() {
     w.live(100);
     assert_eq!(w.fresh(0), [""; 0], "nothing is sent after the release was answered");
     assert_eq!(w.done(0, first), Some(Outcome::Released { left: 0 }));
+    w.live(30_000);
+    w.assert_clean();
+}
+
+#[test]
+fn an_inner_release_in_the_background_ends_with_the_outer_one() {
+    let (mut w, outer) = held();
+    let inner = w.hold(0, ask(1));
+    unknown(&mut w, &inner);
+    // It is held off when the outer release is answered.
+    w.cut(0, CALLER, 0, false);
+    w.cut(0, Wire::KEEPER, 0, false);
+    assert_eq!(w.in_flight(0, Wire::KEEPER), 0);
+    assert_eq!(w.freed(0, &outer), Outcome::Released { left: 0 });
+    w.fresh(0);
+    w.live(1_000);
+    assert_eq!(w.fresh(0), [""; 0]);
+    let again = w.release(0, &inner);
+    assert_eq!(w.done(0, again), Some(Outcome::Released { left: 0 }));
     w.live(30_000);
     w.assert_clean();
 }
@@ -393,46 +437,4 @@ fn m24_renewal_ends_before_the_first_byte_of_the_release() {
     w.link(0, crate::io::Link::Requests, true);
     w.pass(2_000);
     assert_eq!(w.fresh(0), [""; 0]);
-}
-
-#[test]
-fn closing_releases_everything_and_refuses_everything() {
-    let mut w = World::new(2);
-    let held = w.hold(0, ask(1));
-    let _inner = w.hold(0, ask(1));
-    let other = w.hold(0, AcquireRequest { name: name("m"), ..ask(1) });
-    let waiting = w.acquire(0, ask(2));
-    let elsewhere = w.acquire(1, ask(1));
-    w.run();
-    let releasing = w.release(0, &other);
-    w.tell(0, |engine, now| engine.close(now, CALLER));
-    assert_eq!(w.error(0, waiting).code(), Code::Closed);
-    assert!(!w.clients[0].engine.is_idle());
-    let late = w.acquire(0, ask(3));
-    assert_eq!(w.error(0, late).code(), Code::Closed);
-    let late = w.tell(0, |engine, now| engine.status(now, name("n"), CALLER));
-    assert_eq!(w.error(0, late).code(), Code::Closed);
-    w.run();
-    assert_eq!(w.done(0, releasing), Some(Outcome::Released { left: 0 }));
-    assert!(w.clients[0].engine.is_idle());
-    let taken = w.take(1, elsewhere);
-    w.freed(1, &taken);
-    let op = w.release(0, &held);
-    assert_eq!(w.error(0, op).code(), Code::NotOwner);
-    w.live(30_000);
-    w.assert_clean();
-}
-
-#[test]
-fn closing_leaves_nothing_of_a_lost_hold() {
-    let mut w = World::new(1);
-    let _held = w.hold(0, AcquireRequest { lease: Some(Millis(1_000)), ..ask(1) });
-    let _gone = w.hold(0, AcquireRequest { name: name("m"), ..ask(1) });
-    w.server.keys.remove(&name("m"));
-    w.live(10_900);
-    let _late = w.hold(0, AcquireRequest { name: name("k"), lease: Some(Millis(1_000)), ..ask(1) });
-    w.pass(920);
-    w.tell(0, |engine, now| engine.close(now, CALLER));
-    w.run();
-    w.assert_clean();
 }

@@ -205,6 +205,17 @@ fn a_silent_renewal_is_doubted_at_two_thirds() {
 }
 
 #[test]
+fn d_counts_from_the_send_of_a_renewal_m21() {
+    let mut w = World::new(1);
+    let held = w.hold(0, ask(1));
+    w.pass(10_000);
+    let (call, result) = w.execute(0, Wire::KEEPER);
+    w.pass(2_000);
+    w.report(0, &call, result);
+    assert_eq!(w.view(0, held.hold).unwrap().remaining, Millis(27_000 - 2_000));
+}
+
+#[test]
 fn s4_a_late_renewal_revives_nothing_m23() {
     let mut w = World::new(1);
     let held = w.hold(0, ask(1));

@@ -9,8 +9,7 @@ use crate::config::Config;
 use crate::error::{Code, Error};
 use crate::event::{Event, LossReason};
 use crate::io::{
-    AcquireRequest, Call, CallError, Claim, Claimed, Fence, HoldId, HoldView, Link, OpId, Outcome, Output, Push,
-    Target, Value, Wait, Wire,
+    AcquireRequest, Call, CallError, Claim, Claimed, HoldId, HoldView, OpId, Outcome, Push, Target, Value, Wait, Wire,
 };
 use crate::name::{Channel, Name};
 use crate::owner::{ClientId, LocalOwner, Via};
@@ -20,19 +19,24 @@ use crate::time::{Millis, Time};
 /// The wire of the callers.
 pub(super) const CALLER: Wire = Wire(1);
 
+/// A call, and what the server said to it.
+type Answered = (Call, Result<Value, CallError>);
+
 pub(super) struct World {
     pub(super) now: Time,
     pub(super) server: Server,
     pub(super) clients: Vec<Client>,
     /// Calls that lie in a connection that was given up, and may still be executed.
     pub(super) ghosts: VecDeque<(u64, Call)>,
-    connections: u64,
+    pub(super) connections: u64,
 }
 
 pub(super) struct Client {
     pub(super) engine: Engine,
     pub(super) wires: BTreeMap<Wire, VecDeque<Call>>,
-    connections: BTreeMap<Wire, u64>,
+    pub(super) connections: BTreeMap<Wire, u64>,
+    /// Answers on their way back.
+    pub(super) replies: BTreeMap<Wire, VecDeque<Answered>>,
     /// Every call it made, in order.
     pub(super) sent: Vec<Call>,
     pub(super) done: Vec<(OpId, Outcome)>,
@@ -41,9 +45,9 @@ pub(super) struct Client {
     /// SUBSCRIBEs and UNSUBSCRIBEs it made, in order.
     pub(super) subscribes: Vec<(Channel, bool)>,
     /// Those that the server has not seen yet.
-    asked: VecDeque<(Channel, bool)>,
+    pub(super) asked: VecDeque<(Channel, bool)>,
     pub(super) inbox: VecDeque<Push>,
-    messages_up: bool,
+    pub(super) messages_up: bool,
 }
 
 pub(super) fn name(text: &str) -> Name {
@@ -81,6 +85,7 @@ impl World {
                 engine,
                 wires: BTreeMap::new(),
                 connections: BTreeMap::new(),
+                replies: BTreeMap::new(),
                 sent: Vec::new(),
                 done: Vec::new(),
                 events: Vec::new(),
@@ -160,177 +165,6 @@ impl World {
             Some(Outcome::Failed(error)) => error,
             other => panic!("this should have failed: {other:?}"),
         }
-    }
-
-    // ----- the network -----
-
-    fn drain(&mut self, at: usize) {
-        let client = &mut self.clients[at];
-        while let Some(output) = client.engine.poll() {
-            match output {
-                Output::Send(call) => {
-                    client.sent.push(call.clone());
-                    client.wires.entry(call.wire).or_default().push_back(call);
-                }
-                Output::Subscribe(channel) if client.messages_up => {
-                    client.subscribes.push((channel.clone(), true));
-                    client.asked.push_back((channel, true));
-                }
-                Output::Subscribe(_) => {
-                    client.messages_up = true;
-                    client.engine.handle_link(self.now, Link::Messages, true);
-                }
-                Output::Unsubscribe(channel) => {
-                    client.subscribes.push((channel.clone(), false));
-                    client.asked.push_back((channel, false));
-                }
-                Output::Sever(wire) => client.severed.push(wire),
-                Output::Done(op, outcome) => client.done.push((op, outcome)),
-                Output::Event(event) => client.events.push(event),
-            }
-        }
-    }
-
-    pub(super) fn connection(&mut self, at: usize, wire: Wire) -> u64 {
-        *self.clients[at].connections.entry(wire).or_insert_with(|| {
-            self.connections += 1;
-            self.connections
-        })
-    }
-
-    pub(super) fn in_flight(&self, at: usize, wire: Wire) -> usize {
-        self.clients[at].wires.get(&wire).map_or(0, VecDeque::len)
-    }
-
-    /// The server's answer to the oldest call on a wire, not delivered yet.
-    pub(super) fn execute(&mut self, at: usize, wire: Wire) -> (Call, Result<Value, CallError>) {
-        self.connection(at, wire);
-        let call = self.clients[at].wires.get_mut(&wire).and_then(VecDeque::pop_front).expect("a call on this wire");
-        if !self.server.kill(&call.fences) {
-            self.tell(at, |engine, now| engine.handle_unfenced(now, call.id));
-        }
-        let result = self.server.execute(self.now, &call.request).map_err(CallError::Server);
-        (call, result)
-    }
-
-    pub(super) fn report(&mut self, at: usize, call: &Call, result: Result<Value, CallError>) {
-        self.tell(at, |engine, now| engine.handle_reply(now, call.id, result));
-    }
-
-    /// Executes and answers the oldest call on a wire.
-    pub(super) fn deliver(&mut self, at: usize, wire: Wire) -> Call {
-        let (call, result) = self.execute(at, wire);
-        self.report(at, &call, result);
-        call
-    }
-
-    /// The oldest call on a wire gets this instead of being executed.
-    pub(super) fn answer(&mut self, at: usize, wire: Wire, result: Result<Value, CallError>) {
-        let call = self.clients[at].wires.get_mut(&wire).and_then(VecDeque::pop_front).expect("a call on this wire");
-        self.report(at, &call, result);
-    }
-
-    /// The connection of a wire breaks after the server executed so many of its calls. The others are
-    /// lost, or lie about and may be executed late.
-    pub(super) fn cut(&mut self, at: usize, wire: Wire, executed: usize, late: bool) {
-        self.cut_unnamed(at, wire, executed, late, false);
-    }
-
-    /// The same; of an unnamed connection the client does not know which one it was.
-    pub(super) fn cut_unnamed(&mut self, at: usize, wire: Wire, executed: usize, late: bool, unnamed: bool) {
-        let id = self.connection(at, wire);
-        let calls = self.clients[at].wires.remove(&wire).unwrap_or_default();
-        for (index, call) in calls.iter().enumerate() {
-            if index < executed {
-                self.server.kill(&call.fences);
-                let _ = self.server.execute(self.now, &call.request);
-            } else if late {
-                self.ghosts.push_back((id, call.clone()));
-            }
-        }
-        self.clients[at].connections.remove(&wire);
-        let fence = (!unnamed).then(|| Fence { id, addr: format!("127.0.0.1:{id}") });
-        for call in &calls {
-            self.report(at, call, Err(CallError::Unknown(fence.clone())));
-        }
-    }
-
-    /// The oldest late call is executed, unless its connection was killed.
-    pub(super) fn haunt(&mut self) {
-        let Some((id, call)) = self.ghosts.pop_front() else { return };
-        if !self.server.killed.contains(&id) {
-            let _ = self.server.execute(self.now, &call.request);
-        }
-    }
-
-    /// The server does the next SUBSCRIBE or UNSUBSCRIBE of a client.
-    pub(super) fn subscribe(&mut self, at: usize) -> bool {
-        let Some((channel, on)) = self.clients[at].asked.pop_front() else { return false };
-        if on {
-            self.server.subscribers.insert((channel.clone(), at));
-            self.clients[at].inbox.push_back(Push::Subscribed(channel));
-        } else {
-            self.server.subscribers.remove(&(channel, at));
-        }
-        true
-    }
-
-    /// Everything published so far arrives at the clients' sockets.
-    pub(super) fn carry(&mut self) {
-        while let Some((client, channel)) = self.server.published.pop_front() {
-            self.clients[client].inbox.push_back(Push::Message(channel, b"0".to_vec()));
-        }
-    }
-
-    pub(super) fn push(&mut self, at: usize) -> bool {
-        let Some(push) = self.clients[at].inbox.pop_front() else { return false };
-        self.tell(at, |engine, now| engine.handle_push(now, push));
-        true
-    }
-
-    pub(super) fn message(&mut self, at: usize, of: &Name) {
-        self.tell(at, |engine, now| engine.handle_push(now, Push::Message(of.channel(), b"0".to_vec())));
-    }
-
-    pub(super) fn link(&mut self, at: usize, link: Link, up: bool) {
-        if link == Link::Messages {
-            let client = &mut self.clients[at];
-            client.messages_up = up;
-            client.asked.clear();
-            client.inbox.clear();
-            self.server.subscribers.retain(|(_, client)| *client != at);
-            self.server.published.retain(|(client, _)| *client != at);
-        }
-        self.tell(at, |engine, now| engine.handle_link(now, link, up));
-    }
-
-    /// Everything on its way arrives, until nothing is left.
-    pub(super) fn run(&mut self) {
-        for _ in 0..10_000 {
-            let mut quiet = true;
-            for at in 0..self.clients.len() {
-                let wires: BTreeSet<Wire> = self.clients[at].wires.keys().copied().collect();
-                for wire in wires {
-                    while self.in_flight(at, wire) > 0 {
-                        self.deliver(at, wire);
-                        quiet = false;
-                    }
-                }
-                while self.subscribe(at) {
-                    quiet = false;
-                }
-            }
-            self.carry();
-            for at in 0..self.clients.len() {
-                while self.push(at) {
-                    quiet = false;
-                }
-            }
-            if quiet {
-                return;
-            }
-        }
-        panic!("the world never comes to rest");
     }
 
     // ----- time -----
