@@ -53,8 +53,20 @@ export interface AcquireOptions extends LockOptions {
  */
 export declare function connect(url?: string | null, options?: ConnectOptions): Client
 
+/** How many events wait for a slow listener before the oldest are dropped and counted: a whole number. */
+export interface EventsOptions {
+  /** Default 1,024. */
+  capacity?: number
+}
+
 /**
- * A lock of the default client, which is made at the first call as `connect()` does it.
+ * The client behind {@link lock} and {@link locked}, made at the first call as `connect()` does it. Listen to its events,
+ * or close it: the next call makes another.
+ */
+export declare function defaultClient(): Client
+
+/**
+ * A lock of the default client.
  *
  * ```js
  * const held = await lock('order_lock').acquire()
@@ -65,7 +77,7 @@ export declare function lock(name: string, options?: LockOptions): Lock
 
 /**
  * A function that runs under a lock, taken for each call and released after it. `name` may be made from the arguments.
- * Generator functions are refused.
+ * Generator functions are refused. The default client is made at the first call, not here.
  *
  * ```js
  * const ship = locked(order => `order:${order.id}`, async order => { ... }, { wait: 5000 })

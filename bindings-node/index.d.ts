@@ -53,8 +53,20 @@ export interface AcquireOptions extends LockOptions {
  */
 export declare function connect(url?: string | null, options?: ConnectOptions): Client
 
+/** How many events wait for a slow listener before the oldest are dropped and counted: a whole number. */
+export interface EventsOptions {
+  /** Default 1,024. */
+  capacity?: number
+}
+
 /**
- * A lock of the default client, which is made at the first call as `connect()` does it.
+ * The client behind {@link lock} and {@link locked}, made at the first call as `connect()` does it. Listen to its events,
+ * or close it: the next call makes another.
+ */
+export declare function defaultClient(): Client
+
+/**
+ * A lock of the default client.
  *
  * ```js
  * const held = await lock('order_lock').acquire()
@@ -65,7 +77,7 @@ export declare function lock(name: string, options?: LockOptions): Lock
 
 /**
  * A function that runs under a lock, taken for each call and released after it. `name` may be made from the arguments.
- * Generator functions are refused.
+ * Generator functions are refused. The default client is made at the first call, not here.
  *
  * ```js
  * const ship = locked(order => `order:${order.id}`, async order => { ... }, { wait: 5000 })
@@ -232,7 +244,9 @@ export declare class Client {
    * for await (const event of client.events()) console.log(event.kind, event.name)
    * ```
    */
-  events(): Events
+  events(options?: EventsOptions): Events
+  /** Whether `close` was called. */
+  get closed(): boolean
   /**
    * Releases what this client holds, ends its waits with `Closed`, and stops its threads. Takes at most
    * about one `opTimeout`. Calling it again does nothing.
@@ -242,7 +256,7 @@ export declare class Client {
 
 /**
  * An endless row of events: `for await (const event of lock.events())`. Ends with `return()`, `break`, or the
- * client's `close()`. Listens from the call on; at most 1,024 events wait for a slow listener.
+ * client's `close()`. Listens from the call on; at most `capacity` events wait for a slow listener.
  */
 export declare class Events {
   private constructor()
@@ -263,8 +277,8 @@ export declare class Hold {
   get owner(): string
   /** Whether the lock is held at this very instant. `false` comes before anybody else can get the lock. */
   get valid(): boolean
-  /** Whether the lock ended although nobody released it. */
-  get lost(): boolean
+  /** Why the lock ended although nobody released it; `null` as long as it has not. */
+  get lost(): LossReason | null
   /** How many levels the lock has: 1, and one more for each re-entry. */
   get count(): number
   /** The fencing token, for kinds of locks that have one: send it along with every write that the lock guards. */
@@ -357,5 +371,5 @@ export declare class Lock {
    * for await (const event of lock.events()) if (event.kind === 'lost') page(event.why)
    * ```
    */
-  events(): Events
+  events(options?: EventsOptions): Events
 }

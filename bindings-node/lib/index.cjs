@@ -5,6 +5,7 @@ const host = require('./host.cjs')
 const { classes } = require('./errors.cjs')
 const wrap = require('./locked.cjs')
 require('./scope.cjs')
+require('./inspect.cjs')
 
 const { Client, Lock, Hold, Events } = native
 
@@ -12,11 +13,14 @@ const fallback = () => process.env.BANDOG_URL || process.env.REDIS_URL || 'redis
 
 const connect = (url, options) => host.connect(url ?? fallback(), options)
 
-// The client behind the module's own functions, made for the first of them.
+// The client behind the module's own functions, made for the first of them, and again after a close.
 let shared
-const client = () => (shared ??= connect())
+function defaultClient() {
+  if (shared === undefined || shared.closed) shared = connect()
+  return shared
+}
 
-const lock = (name, options) => client().lock(name, options)
+const lock = (name, options) => defaultClient().lock(name, options)
 
 const locked = (name, fn, options) => wrap({ check: text => host.checkName(text), lockOf: text => lock(text) }, name, fn, options)
 
@@ -33,4 +37,4 @@ Events.prototype[Symbol.asyncIterator] = function () {
   return this
 }
 
-module.exports = { connect, lock, locked, Client, Lock, Hold, Events, ...classes }
+module.exports = { connect, defaultClient, lock, locked, Client, Lock, Hold, Events, ...classes }

@@ -25,6 +25,7 @@ pub(crate) struct ClientState {
     pub(crate) patience: Duration,
     pub(crate) looped: Rc<Loop>,
     pub(crate) adopted: Cell<bool>,
+    closed: Cell<bool>,
     losses: RefCell<Option<Losses>>,
 }
 
@@ -47,7 +48,14 @@ fn is_lost(handle: &Handle, driver: &bandog::Client) -> bool {
 impl ClientState {
     pub(crate) fn new(driver: bandog::Client, patience: Duration, looped: &Rc<Loop>) -> Rc<Self> {
         let looped = Rc::clone(looped);
-        Rc::new(Self { driver, patience, looped, adopted: Cell::new(false), losses: RefCell::default() })
+        Rc::new(Self {
+            driver,
+            patience,
+            looped,
+            adopted: Cell::default(),
+            closed: Cell::default(),
+            losses: RefCell::default(),
+        })
     }
 
     /// Calls `listener` once, in a turn of the loop, when the hold is lost; also if that has happened already.
@@ -143,15 +151,22 @@ impl Client {
     /// ```js
     /// for await (const event of client.events()) console.log(event.kind, event.name)
     /// ```
-    #[napi]
-    pub fn events(&self) -> Result<Events> {
-        Events::open(&self.state, Filter::All)
+    #[napi(ts_args_type = "options?: EventsOptions")]
+    pub fn events(&self, options: Unknown) -> Result<Events> {
+        Events::open(&self.state, Filter::All, &options)
+    }
+
+    /// Whether `close` was called.
+    #[napi(getter)]
+    pub fn closed(&self) -> bool {
+        self.state.closed.get()
     }
 
     /// Releases what this client holds, ends its waits with `Closed`, and stops its threads. Takes at most
     /// about one `opTimeout`. Calling it again does nothing.
     #[napi(ts_return_type = "Promise<void>")]
     pub fn close(&self) -> Result<PromiseRaw<'static, ()>> {
+        self.state.closed.set(true);
         self.state.forget_losses();
         self.state.looped.close(&self.state)
     }

@@ -138,6 +138,33 @@ pub(crate) fn lease(value: &Unknown) -> Result<Millis, Fail> {
     millis(value, Code::InvalidLease, "lease")
 }
 
+/// How many events may wait for a listener: `{ capacity }`.
+pub(crate) fn capacity(options: &Unknown) -> Result<Option<usize>, Fail> {
+    let mut capacity = None;
+    let Some(options) = object(options, "events")? else { return Ok(capacity) };
+    for key in Object::keys(&options)? {
+        let value: Unknown = options.get_named_property_unchecked(&key)?;
+        if value.get_type()? == ValueType::Undefined {
+            continue;
+        }
+        if key != "capacity" {
+            return refuse(Code::InvalidOption, format!("events has no option {key:?}: it takes capacity"));
+        }
+        if value.get_type()? != ValueType::Number {
+            return refuse(Code::InvalidOption, format!("capacity is a number of events, this is {}", kind(&value)?));
+        }
+        // SAFETY: it is a number.
+        let number: f64 = unsafe { value.cast()? };
+        if number.fract() != 0.0 || !(1.0..=f64::from(u32::MAX)).contains(&number) {
+            return refuse(Code::InvalidOption, format!("capacity of {number}: give a whole number above zero"));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let number = number as usize;
+        capacity = Some(number);
+    }
+    Ok(capacity)
+}
+
 /// The options of a client, and its `opTimeout`.
 pub(crate) fn options(url: Unknown, value: Unknown) -> Result<(Options, Duration), Fail> {
     if url.get_type()? != ValueType::String {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bandog::Event;
 use bandog::host::{self, Filter, Listener};
-use napi::bindgen_prelude::{Object, PromiseRaw};
+use napi::bindgen_prelude::{Object, PromiseRaw, Unknown};
 use napi::{JsValue, Result, sys};
 use napi_derive::napi;
 
@@ -104,17 +104,20 @@ impl Stream {
 }
 
 /// An endless row of events: `for await (const event of lock.events())`. Ends with `return()`, `break`, or the
-/// client's `close()`. Listens from the call on; at most 1,024 events wait for a slow listener.
+/// client's `close()`. Listens from the call on; at most `capacity` events wait for a slow listener.
 #[napi]
 pub struct Events {
     stream: Rc<Stream>,
 }
 
 impl Events {
-    pub(crate) fn open(client: &Rc<ClientState>, filter: Filter) -> Result<Self> {
-        let waker = client.looped.waker.clone();
-        let listener = host::listen(&client.driver, filter, CAPACITY, move || waker.wake())
-            .map_err(|error| client.looped.thrown(error.into()))?;
+    pub(crate) fn open(client: &Rc<ClientState>, filter: Filter, options: &Unknown) -> Result<Self> {
+        let listen = || {
+            let capacity = convert::capacity(options)?.unwrap_or(CAPACITY);
+            let waker = client.looped.waker.clone();
+            Ok(host::listen(&client.driver, filter, capacity, move || waker.wake())?)
+        };
+        let listener = listen().map_err(|fail| client.looped.thrown(fail))?;
         let stream = Rc::new(Stream {
             client: Rc::clone(client),
             listener,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bandog::host::{self, Handle, HoldView, Release, Wait, Wish};
-use bandog::{Code, Error};
+use bandog::{Code, Error, LossReason};
 use napi::Result;
 use napi::bindgen_prelude::{JsValue, PromiseRaw, Unknown};
 use napi_derive::napi;
@@ -61,10 +61,10 @@ impl Hold {
         self.view().is_some_and(|view| view.valid)
     }
 
-    /// Whether the lock ended although nobody released it.
-    #[napi(getter)]
-    pub fn lost(&self) -> bool {
-        self.view().is_some_and(|view| view.lost.is_some())
+    /// Why the lock ended although nobody released it; `null` as long as it has not.
+    #[napi(getter, ts_return_type = "LossReason | null")]
+    pub fn lost(&self) -> Option<&'static str> {
+        self.view().and_then(|view| view.lost).map(LossReason::as_str)
     }
 
     /// How many levels the lock has: 1, and one more for each re-entry.

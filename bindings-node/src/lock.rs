@@ -171,8 +171,8 @@ impl Lock {
     /// ```js
     /// for await (const event of lock.events()) if (event.kind === 'lost') page(event.why)
     /// ```
-    #[napi]
-    pub fn events(&self) -> Result<Events> {
-        Events::open(&self.client, Filter::Name(self.name.clone()))
+    #[napi(ts_args_type = "options?: EventsOptions")]
+    pub fn events(&self, options: Unknown) -> Result<Events> {
+        Events::open(&self.client, Filter::Name(self.name.clone()), &options)
     }
 }

@@ -2,11 +2,11 @@
 import {
   BlockingInLoop, Client, Closed, Events, ForkedHandle, Hold, InvalidLease, InvalidName, InvalidOption, InvalidUrl, Lock,
   LockError, LockLost, LockTimeout, NotOwner, NotReplicated, OutOfMemory, PermissionDenied, Protocol, ReadOnly,
-  ReleaseUnknown, Unreachable, WrongType, connect, lock, locked,
+  ReleaseUnknown, Unreachable, WrongType, connect, defaultClient, lock, locked,
 } from 'bandog'
 import bandog from 'bandog'
 import type {
-  AcquireOptions, ConnectOptions, LockErrorCode, LockEvent, LockOptions, LossReason,
+  AcquireOptions, ConnectOptions, EventsOptions, LockErrorCode, LockEvent, LockOptions, LossReason,
 } from 'bandog'
 
 const options: ConnectOptions = {
@@ -24,7 +24,7 @@ export async function everything(): Promise<void> {
   const name: string = order.name
   {
     await using held: Hold = await order.acquire(asked)
-    const local: [string, string, boolean, boolean, number, number, number | null] =
+    const local: [string, string, boolean, LossReason | null, number, number, number | null] =
       [held.name, held.owner, held.valid, held.lost, held.count, held.remaining(), held.token]
     held.check()
     held.onLost(error => error.code satisfies 'lock_lost')
@@ -50,11 +50,12 @@ export async function everything(): Promise<void> {
     tell(event)
     if (dropped > 0) break
   }
-  for await (const event of client.events()) {
+  for await (const event of client.events({ capacity: 10 } satisfies EventsOptions)) {
     if (event.kind === 'link_up') break
   }
   await client.close()
-  void [name, receipt, plain, state]
+  const over: boolean = defaultClient().closed
+  void [over, name, receipt, plain, state]
 }
 
 function tell(event: LockEvent): string {
