@@ -1,12 +1,12 @@
-//! Callbacks for lost holds: in the hold's event loop, or on one thread of our own.
+//! Callbacks for lost holds: in the hold's event loop, or on threads of our own.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bandog::host::{self, Filter, Handle, HoldId, Listener};
 use bandog::{Error, Event};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -25,15 +25,47 @@ pub(crate) struct LossBook {
 
 #[derive(Default)]
 struct Entries {
-    of: HashMap<HoldId, Vec<Entry>>,
+    of: HashMap<HoldId, Vec<Due>>,
     /// At how many entries those of released holds are thrown out.
     sweep_at: usize,
 }
 
-struct Entry {
+/// A callback, from the moment it is given until it has been called.
+pub(crate) struct Due {
     handle: Handle,
     function: Py<PyAny>,
     args: Py<PyTuple>,
+}
+
+impl Due {
+    pub(crate) fn call<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.function.bind(py).call1(self.args.bind(py))
+    }
+
+    /// Calls it where no event loop is at hand, and reports what it raised.
+    pub(crate) fn call_on_thread(&self, py: Python<'_>) {
+        let done = self.call(py).and_then(|result| {
+            if result.is_none() || !result.hasattr("__await__")? {
+                return Ok(());
+            }
+            // A coroutine that is thrown away says so in a warning, unless it is closed.
+            if let Ok(close) = result.getattr("close") {
+                close.call0()?;
+            }
+            Err(nobody_awaits())
+        });
+        if let Err(error) = done {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+/// The hold was acquired outside any event loop, or its loop is closed.
+pub(crate) fn nobody_awaits() -> PyErr {
+    PyTypeError::new_err(
+        "a callback that is a coroutine needs an event loop, and this hold has none: acquire it with \
+         acquire_async, or give a plain function",
+    )
 }
 
 impl LossBook {
@@ -54,21 +86,21 @@ impl LossBook {
         Ok(book)
     }
 
-    /// Calls it when the hold is lost; at once if that is so already.
-    pub(crate) fn add(&self, py: Python<'_>, handle: &Handle, function: Py<PyAny>, args: Py<PyTuple>) -> Vec<PyErr> {
+    /// Keeps it until the hold is lost. What comes back is due at once: the hold is lost already.
+    pub(crate) fn add(&self, handle: &Handle, function: Py<PyAny>, args: Py<PyTuple>) -> Vec<Due> {
         {
             let mut entries = self.entries();
             if entries.of.len() >= entries.sweep_at.max(64) {
                 entries.of.retain(|_, list| list.iter().any(|entry| self.state(&entry.handle) == State::Held));
                 entries.sweep_at = entries.of.len() * 2;
             }
-            let entry = Entry { handle: handle.clone(), function, args };
+            let entry = Due { handle: handle.clone(), function, args };
             entries.of.entry(handle.hold()).or_default().push(entry);
         }
         // Looked at after it was entered: a loss in between is found by one of the two, and only by one.
         match self.state(handle) {
             State::Held => Vec::new(),
-            State::Lost => self.call(py, self.take(handle.hold())),
+            State::Lost => self.take(handle.hold()),
             State::Over => {
                 self.take(handle.hold());
                 Vec::new()
@@ -76,9 +108,9 @@ impl LossBook {
         }
     }
 
-    /// Runs what is due. `report` gets what a callback raised; the others run all the same.
-    pub(crate) fn run(&self, py: Python<'_>, report: &dyn Fn(PyErr)) {
-        let Some(listener) = self.listener.get() else { return };
+    /// What is due by now.
+    pub(crate) fn due(&self) -> Vec<Due> {
+        let Some(listener) = self.listener.get() else { return Vec::new() };
         let mut due = Vec::new();
         while let Some(event) = listener.try_next() {
             if let Event::Lost { hold, .. } = event {
@@ -94,16 +126,10 @@ impl LossBook {
             };
             due.extend(lost.into_iter().flat_map(|hold| self.take(hold)));
         }
-        for error in self.call(py, due) {
-            report(error);
-        }
+        due
     }
 
-    fn call(&self, py: Python<'_>, due: Vec<Entry>) -> Vec<PyErr> {
-        due.into_iter().filter_map(|entry| entry.function.call1(py, entry.args.bind(py)).err()).collect()
-    }
-
-    fn take(&self, hold: HoldId) -> Vec<Entry> {
+    fn take(&self, hold: HoldId) -> Vec<Due> {
         self.entries().of.remove(&hold).unwrap_or_default()
     }
 
@@ -126,70 +152,4 @@ enum State {
     Held,
     Lost,
     Over,
-}
-
-/// Something to do with Python, asked for by a thread that may not touch it.
-pub(crate) enum Job {
-    /// Run the callbacks that are due.
-    Losses(Weak<LossBook>),
-    /// Call this: a loop that watches no descriptors is to turn.
-    Turn(Arc<Py<PyAny>>),
-}
-
-/// The thread that calls callbacks of holds that no event loop acquired. It lives while a client needs it.
-pub(crate) struct Dispatcher {
-    jobs: Sender<Job>,
-    process: u32,
-}
-
-impl Dispatcher {
-    /// The process's one, started now if there is none; a child has to start its own.
-    pub(crate) fn get() -> PyResult<Arc<Self>> {
-        static CURRENT: Mutex<Weak<Dispatcher>> = Mutex::new(Weak::new());
-        let process = std::process::id();
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = current.upgrade().filter(|running| running.process == process) {
-            return Ok(running);
-        }
-        let (jobs, due) = channel();
-        std::thread::Builder::new().name("bandog-callbacks".into()).spawn(move || serve(&due))?;
-        let started = Arc::new(Self { jobs, process });
-        *current = Arc::downgrade(&started);
-        Ok(started)
-    }
-
-    pub(crate) fn post(&self, job: Job) {
-        // The thread ends only with the interpreter.
-        let _ = self.jobs.send(job);
-    }
-}
-
-fn serve(due: &Receiver<Job>) {
-    block_signals();
-    while let Ok(job) = due.recv() {
-        let attached = Python::try_attach(|py| match job {
-            Job::Losses(book) => {
-                if let Some(book) = book.upgrade() {
-                    book.run(py, &|error| error.write_unraisable(py, None));
-                }
-            }
-            Job::Turn(turn) => {
-                // A closed loop has nobody waiting.
-                let _ = turn.call0(py);
-            }
-        });
-        if attached.is_none() {
-            return;
-        }
-    }
-}
-
-/// Signals are for the threads of the program.
-fn block_signals() {
-    // SAFETY: both calls write to and read from a live set.
-    unsafe {
-        let mut all = std::mem::zeroed::<libc::sigset_t>();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-    }
 }

@@ -8,6 +8,7 @@ use pyo3::types::PyTuple;
 
 use crate::aio::Call;
 use crate::block::{self, local, refuse_in_loop};
+use crate::callbacks::nobody_awaits;
 use crate::convert::{self, Span, seconds};
 use crate::errors::raise;
 use crate::owner;
@@ -152,8 +153,9 @@ impl Hold {
 
     /// Calls `function(*args)` once if the lock is lost; at once if that has happened already.
     ///
-    /// For a hold acquired in a coroutine it runs in that event loop, else on a thread of this package. What
-    /// it raises goes to the loop's exception handler or `sys.unraisablehook`, and harms nobody.
+    /// For a hold acquired in a coroutine it runs in that event loop, where it may be a coroutine function;
+    /// else on a thread of this package, where others may run at the same time: one that is slow delays no
+    /// other. What it raises goes to the loop's exception handler or `sys.unraisablehook`, and harms nobody.
     ///
     /// ```python
     /// stop = threading.Event()
@@ -168,14 +170,17 @@ impl Hold {
         match &self.home {
             Home::Loop(port) if !port.get().is_dead(py) => {
                 let book = port.get().losses(&self.client).map_err(|error| raise(py, &error))?;
-                for error in book.add(py, &self.handle, function, args) {
-                    port.get().report(py, error);
+                for due in book.add(&self.handle, function, args) {
+                    Port::call(port.bind(py), &due);
                 }
             }
             // A closed loop runs nothing any more.
             Home::Loop(_) | Home::Thread => {
-                for error in self.client.losses(py)?.add(py, &self.handle, function, args) {
-                    error.write_unraisable(py, None);
+                if is_coroutine_function(function.bind(py))? {
+                    return Err(nobody_awaits());
+                }
+                for due in self.client.losses(py)?.add(&self.handle, function, args) {
+                    due.call_on_thread(py);
                 }
             }
         }
@@ -284,6 +289,12 @@ impl Hold {
         };
         format!("<bandog.Hold {:?} {}..:{short} {state}>", self.name(), owner.get(..8).unwrap_or_default())
     }
+}
+
+/// Also a partial of one, and an object whose `__call__` is one.
+fn is_coroutine_function(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is = function.py().import("inspect")?.getattr("iscoroutinefunction")?;
+    Ok(is.call1((function,))?.is_truthy()? || is.call1((function.get_type().getattr("__call__")?,))?.is_truthy()?)
 }
 
 impl Drop for Hold {

@@ -7,6 +7,7 @@ mod block;
 mod callbacks;
 mod client;
 mod convert;
+mod dispatcher;
 mod errors;
 mod events;
 mod hold;

@@ -10,7 +10,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 
-use crate::callbacks::{Dispatcher, Job, LossBook};
+use crate::callbacks::{Due, LossBook};
+use crate::dispatcher::{Dispatcher, Job};
+use crate::owner;
 use crate::poke::Poke;
 use crate::shared::Shared;
 
@@ -30,6 +32,8 @@ struct PortState {
     /// Futures of those who await an event.
     watchers: Vec<Py<PyAny>>,
     losses: Option<Arc<LossBook>>,
+    /// Callbacks that are coroutines, while they run: the loop itself keeps no hold of them.
+    tasks: HashMap<usize, Py<PyAny>>,
     closing: bool,
 }
 
@@ -168,7 +172,37 @@ impl Port {
 
 #[pymethods]
 impl Port {
-    fn __call__(&self, py: Python<'_>) {
+    fn __call__(slf: &Bound<'_, Self>) {
+        slf.get().turn(slf);
+    }
+
+    /// Runs a callback that is a coroutine, in the loop's own thread.
+    fn _start(slf: &Bound<'_, Self>, coroutine: Bound<'_, PyAny>) -> PyResult<()> {
+        let this = slf.get();
+        let Some(event_loop) = this.event_loop(slf.py()) else { return Ok(()) };
+        let task = event_loop.call_method1(intern!(slf.py(), "create_task"), (coroutine,))?;
+        lock(&this.state).tasks.insert(task.as_ptr() as usize, task.clone().unbind());
+        task.call_method1(intern!(slf.py(), "add_done_callback"), (slf.getattr("_ended")?,))?;
+        Ok(())
+    }
+
+    /// Such a callback ended.
+    fn _ended(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
+        let kept = lock(&self.state).tasks.remove(&(task.as_ptr() as usize));
+        drop(kept);
+        if !task.call_method0("cancelled")?.is_truthy()? {
+            let raised = task.call_method0("exception")?;
+            if !raised.is_none() {
+                self.report(task.py(), PyErr::from_value(raised));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Port {
+    fn turn(&self, slf: &Bound<'_, Self>) {
+        let py = slf.py();
         self.bell.poke.clear();
         for mail in self.mailbox.drain() {
             let slot = lock(&self.state).pending.get(&mail.token).cloned();
@@ -189,8 +223,8 @@ impl Port {
         for future in watchers {
             resolve(future.bind(py));
         }
-        if let Some(losses) = losses {
-            losses.run(py, &|error| self.report(py, error));
+        for due in losses.iter().flat_map(|losses| losses.due()) {
+            Self::call(slf, &due);
         }
         // What was pending had its last mail before this: closing a client ends every wish.
         if lock(&self.state).closing {
@@ -200,6 +234,26 @@ impl Port {
 }
 
 impl Port {
+    /// Calls a callback. What it raises is reported; the others run all the same.
+    pub(crate) fn call(slf: &Bound<'_, Self>, due: &Due) {
+        let py = slf.py();
+        let done = due.call(py).and_then(|result| {
+            let asyncio = py.import("asyncio")?;
+            if result.is_none() || !asyncio.call_method1("iscoroutine", (&result,))?.is_truthy()? {
+                return Ok(());
+            }
+            let Some(event_loop) = slf.get().event_loop(py) else { return Ok(()) };
+            if owner::running_loop(py)?.is_some_and(|running| running.is(&event_loop)) {
+                return Self::_start(slf, result);
+            }
+            event_loop.call_method1("call_soon_threadsafe", (slf.getattr("_start")?, result))?;
+            Ok(())
+        });
+        if let Err(error) = done {
+            slf.get().report(py, error);
+        }
+    }
+
     /// An exception out of a callback goes to the loop's handler, once, and harms nobody else.
     pub(crate) fn report(&self, py: Python<'_>, error: PyErr) {
         let told = (|| {

@@ -8,7 +8,8 @@ use bandog::ClientId;
 use bandog::host::{self, LocalOwner};
 use pyo3::prelude::*;
 
-use crate::callbacks::{Dispatcher, Job, LossBook};
+use crate::callbacks::LossBook;
+use crate::dispatcher::{Dispatcher, Job};
 use crate::errors::raise;
 use crate::port::Port;
 
@@ -80,7 +81,7 @@ impl Shared {
         }
     }
 
-    /// The losses told on the callback thread.
+    /// The losses told on our own threads.
     pub(crate) fn losses(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<LossBook>> {
         let id = self.driver.id();
         let known =

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 import threading
 import time
@@ -142,3 +143,95 @@ def test_a_closed_loop_hands_its_callbacks_to_the_thread(url: str, raw: redis.Re
         hold.on_lost(told.set)
         raw.delete(name)
         assert told.wait(1)
+
+
+def test_coroutine_functions_run_as_tasks_of_their_loop(url: str, raw: redis.Redis, name: str) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reported: asyncio.Queue[Any] = asyncio.Queue()
+        loop.set_exception_handler(lambda _, context: reported.put_nowait(context["exception"]))
+        told: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+
+        async def tell(what: str) -> None:
+            await asyncio.sleep(0)
+            await told.put((what, threading.get_ident()))
+
+        async def fail() -> None:
+            raise ZeroDivisionError
+
+        async with bandog.connect(url, watchdog=0.3) as client:
+            hold = await client.lock(name).acquire_async()
+            hold.on_lost(tell, "function")
+            hold.on_lost(lambda: tell("lambda"))
+            hold.on_lost(fail)
+            raw.delete(name)
+            here = threading.get_ident()
+            got = [await asyncio.wait_for(told.get(), 2) for _ in range(2)]
+            assert sorted(got) == [("function", here), ("lambda", here)]
+            assert isinstance(await asyncio.wait_for(reported.get(), 2), ZeroDivisionError)
+            hold.on_lost(tell, "at once")
+            assert await asyncio.wait_for(told.get(), 2) == ("at once", here)
+            await asyncio.to_thread(hold.on_lost, tell, "from a thread")
+            assert await asyncio.wait_for(told.get(), 2) == ("from a thread", here)
+            assert reported.empty()
+
+    asyncio.run(main())
+
+
+class Later:
+    async def __call__(self) -> None: ...
+
+
+async def later() -> None: ...
+
+
+@pytest.mark.parametrize("function", [later, functools.partial(later), Later(), Later().__call__])
+def test_coroutine_functions_are_refused_without_a_loop(client: bandog.Client, name: str, function: Any) -> None:
+    with client.lock(name) as hold, pytest.raises(TypeError, match="event loop"):
+        hold.on_lost(function)
+
+
+def test_a_coroutine_that_nobody_awaits_is_reported(
+    url: str, raw: redis.Redis, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_value))
+    with bandog.connect(url, watchdog=0.3) as client:
+        hold = client.lock(name).acquire()
+        hold.on_lost(lambda: later())
+        raw.delete(name)
+        eventually(lambda: reported)
+        assert [type(error) for error in reported] == [TypeError]
+
+
+def test_a_slow_callback_delays_nobody_elses(url: str, raw: redis.Redis, name: str) -> None:
+    go, told = threading.Event(), threading.Semaphore(0)
+    with bandog.connect(url, watchdog=0.3) as client, bandog.connect(url, watchdog=0.3) as another:
+        slow = [client.lock(f"{name}:slow{number}").acquire() for number in range(8)]
+        for hold in slow:
+            hold.on_lost(lambda: (told.release(), go.wait(30)))
+        raw.delete(*(hold.name for hold in slow))
+        # They are slow at the same time, and each hands on to the next.
+        for _ in slow:
+            assert told.acquire(timeout=5)
+        for who in (client, another):
+            lost = who.lock(f"{name}:{id(who)}").acquire()
+            news = threading.Event()
+            lost.on_lost(news.set)
+            raw.delete(lost.name)
+            assert news.wait(5)
+        assert not go.is_set()
+        go.set()
+        # The threads that it took end when they are idle.
+        eventually(lambda: threads().count(NAME) <= 1, 10)
+
+
+def test_quick_callbacks_share_one_thread(url: str, raw: redis.Redis, name: str) -> None:
+    with bandog.connect(url, watchdog=0.3) as client:
+        seen: list[int] = []
+        holds = [client.lock(f"{name}:{number}").acquire() for number in range(50)]
+        for hold in holds:
+            hold.on_lost(lambda: seen.append(threading.get_ident()))
+        raw.delete(*(hold.name for hold in holds))
+        eventually(lambda: len(seen) == len(holds))
+        assert threads().count(NAME) <= 3
