@@ -76,7 +76,7 @@ pub(crate) fn block(
     }
 }
 
-pub(crate) fn close(shared: &Arc<Shared>, within: Duration) {
+pub(crate) fn close(shared: &Arc<Shared>, within: Duration, tell: bool) {
     if !shared.keeper.is_started() {
         return shared.abandon();
     }
@@ -88,7 +88,7 @@ pub(crate) fn close(shared: &Arc<Shared>, within: Duration) {
     {
         let seat = Arc::new(Seat::new(parker));
         let mut visit = Visit::new(shared, &seat);
-        shared.shut(Waiter::Seat(seat.clone()));
+        shared.shut(tell, Waiter::Seat(seat.clone()));
         visit.sent();
         let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
         let end = clock::now().0.saturating_add(millis.into());
@@ -97,7 +97,7 @@ pub(crate) fn close(shared: &Arc<Shared>, within: Duration) {
         // The keeper may have ended meanwhile: it tells whoever waits then.
         let _ = visit.wait(&Signals::Open.guard(), &mut patience, &mut over);
     } else {
-        shared.shut(Waiter::Nobody);
+        shared.shut(tell, Waiter::Nobody);
     }
     shared.keeper.stop(false);
     shared.keeper.join(JOIN);
@@ -142,11 +142,13 @@ impl<'a> Visit<'a> {
             }
             // What is called now may take long, and may come here again on this very thread.
             self.leave();
-            if guard.open(&mut *interrupt) {
-                return Ok(None);
-            }
+            let over = guard.open(&mut *interrupt);
+            // First of all: a child that came out of that must not even give up what its parent waits for.
             if self.shared.generation != fork::generation() {
                 return Err(forked());
+            }
+            if over {
+                return Ok(None);
             }
         }
     }

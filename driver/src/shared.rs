@@ -37,7 +37,6 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) roads: [Road; 4],
     pub(crate) keeper: Keeper,
-    closed: AtomicBool,
     /// Something was granted once: from then on there may be renewals.
     granted: AtomicBool,
     state: Mutex<State>,
@@ -65,7 +64,6 @@ impl Shared {
                 Road::new(Some(Link::Messages), false),
             ],
             keeper: Keeper::default(),
-            closed: AtomicBool::new(false),
             granted: AtomicBool::new(false),
             state: Mutex::new(State::new(Engine::new(options.config().clone(), id, seed))),
         })
@@ -106,7 +104,10 @@ impl Shared {
         if let Some(handle) = wish.handle() {
             handle.own(self)?;
         }
-        self.keeper.start(self)?;
+        self.keeper.start(self).map_err(|error| match wish.name() {
+            Some(name) => error.of(name),
+            None => error,
+        })?;
         self.with(|turn| turn.wish(wish, wire, waiter))
     }
 
@@ -159,7 +160,7 @@ impl Shared {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        lock(&self.state).closed
     }
 
     /// Reads a road once and reports what came. With a socket: waits a little for something to come.
@@ -245,13 +246,15 @@ impl Shared {
     }
 
     /// Refuses new wishes, ends those under way and releases what is held. `idle` is told when all that
-    /// is done. Says whether this was the first call.
-    pub(crate) fn shut(&self, idle: Waiter) -> bool {
-        self.closed.store(true, Ordering::Release);
+    /// is done; with `tell`, holders are told first. Says whether this was the first call.
+    pub(crate) fn shut(&self, tell: bool, idle: Waiter) -> bool {
         self.with(|turn| {
             let first = !turn.state.closed;
             turn.state.closed = true;
             turn.state.idle.push(idle);
+            if first && tell {
+                turn.tell(Engine::lose_all);
+            }
             if first {
                 turn.tell(|engine, now| engine.close(now, Self::THREADS));
             }
@@ -280,11 +283,11 @@ impl Shared {
 
     /// The last client object is gone: the keeper releases what is held, briefly, and ends.
     pub(crate) fn abandon(&self) {
+        // First, for a keeper that is being started meanwhile looks whether this happened.
+        self.shut(false, Waiter::Nobody);
         if self.keeper.is_started() {
-            self.shut(Waiter::Nobody);
             self.keeper.stop(true);
         } else {
-            self.closed.store(true, Ordering::Release);
             self.end();
         }
     }

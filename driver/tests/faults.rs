@@ -151,6 +151,58 @@ fn an_interrupted_wait_leaves_nothing() {
     assert!(!ask::<bool>(&mut raw(&server), &["EXISTS", "order_lock"]));
 }
 
+#[test]
+fn a_client_closed_before_its_first_use_refuses() {
+    let server = Server::start();
+    let client = client(&server);
+    bandog::host::close(&client, millis(200));
+    assert!(client.is_closed());
+    let lock = client.lock("order_lock").unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let late = client.clone();
+    thread::spawn(move || {
+        let _ = tell.send(lock.try_acquire_blocking().map(drop).map_err(|error| error.code()));
+        let lock = late.lock("order_lock").unwrap();
+        let _ = tell.send(wait(lock.acquire()).map(drop).map_err(|error| error.code()));
+    });
+    for _ in 0..2 {
+        assert_eq!(told.recv_timeout(Duration::from_secs(2)), Ok(Err(Code::Closed)));
+    }
+}
+
+#[test]
+fn a_child_that_gives_its_parents_wait_up_touches_nothing_of_it() {
+    use bandog::host::{self, Signals, Wait, Wish};
+    let server = Server::start();
+    let client = client(&server);
+    let held = client.lock("order_lock").unwrap().acquire_blocking().unwrap();
+    let wish = Wish::Acquire {
+        name: client.name("order_lock").unwrap(),
+        owner: host::next_owner(),
+        via: host::next_via(),
+        wait: Wait::Forever,
+        lease: None,
+        reenter: None,
+    };
+    let mut child = -1;
+    let settled = host::block(&client, wish, Signals::Open, &mut || {
+        // SAFETY: the child calls nothing but this library and ends without unwinding.
+        child = unsafe { libc::fork() };
+        true
+    });
+    if child == 0 {
+        let forked = settled.is_err_and(|error| error.code() == Code::ForkedHandle);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!forked)) };
+    }
+    assert!(matches!(settled, Ok(None)));
+    let mut status = 0;
+    // SAFETY: the status is live.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status}");
+    held.release_blocking().unwrap();
+}
+
 /// Runs in the child; its exit code says what went wrong.
 fn in_child(client: &Client, lock: &bandog::Lock, held: &bandog::Hold) -> i32 {
     if held.check().map_err(|error| error.code()) != Err(Code::ForkedHandle) {

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::shared::Shared;
 use crate::sys;
+use crate::turn::closed;
 use crate::waiter::{Promise, Waiter, lock};
 
 /// How long the keeper goes on after the last client object is gone, to release what was held.
@@ -55,13 +56,16 @@ impl Keeper {
     /// Starts the thread, once.
     ///
     /// # Errors
-    /// `unreachable` when the system refuses a thread or descriptor.
+    /// `unreachable` when the system refuses a thread or descriptor; `closed`.
     pub(crate) fn start(&self, shared: &Arc<Shared>) -> Result<(), Error> {
-        if self.started.load(Ordering::Acquire) {
+        if self.is_started() {
             return Ok(());
         }
         let mut thread = lock(&self.thread);
-        if thread.is_none() && !shared.is_closed() {
+        if thread.is_none() && !self.is_started() {
+            if shared.is_closed() {
+                return Err(closed());
+            }
             let spawned = self.spawn(shared).map_err(|error| {
                 let text = format!(
                     "the background thread could not be started ({error}): raise the limits of threads and open files"
@@ -71,6 +75,10 @@ impl Keeper {
             let _ = self.id.set(spawned.thread().id());
             *thread = Some(spawned);
             self.started.store(true, Ordering::Release);
+            if shared.is_closed() {
+                // Closed by somebody who saw no thread.
+                self.stop(false);
+            }
         }
         Ok(())
     }
@@ -148,7 +156,7 @@ impl Keeper {
                 Stop::Now => return,
                 Stop::WhenIdle => {
                     let idle = Arc::new(Promise::default());
-                    shared.shut(Waiter::Task(idle.clone()));
+                    shared.shut(false, Waiter::Task(idle.clone()));
                     let idle = std::future::poll_fn(|context| idle.poll(context));
                     let _ = tokio::time::timeout(GRACE, idle).await;
                     return;
