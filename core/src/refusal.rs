@@ -24,6 +24,7 @@ impl Refusal {
             (Some(code), _) => Self::Final(code),
             (None, "NOSCRIPT") => Self::NoScript,
             (None, "BUSY" | "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "MOVED" | "ASK") => Self::Passing,
+            (None, "NOREPLICAS") => Self::Final(Code::NotReplicated),
             (None, "MISCONF") => Self::Final(Code::ReadOnly),
             (None, _) => Self::Final(Code::Protocol),
         }

@@ -245,7 +245,10 @@ impl Engine {
     /// A message came: the lock may be free.
     pub(crate) fn hint(&mut self, now: Time, name: &Name) {
         let Some(at) = self.paced_until(now, name) else { return self.wake(now, name) };
-        let Some(op) = self.queues.get(name).and_then(|queue| queue.front) else { return };
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        // For whoever is in front by then.
+        queue.busy_until = Some(at);
+        let Some(op) = queue.front else { return };
         match self.state_of(op) {
             Some(State::Parked | State::Subscribing) => {
                 self.stop_step(op);

@@ -7,6 +7,7 @@
 use crate::acquire::State;
 use crate::calls::CallRecord;
 use crate::engine::{Engine, Timer};
+use crate::error::{Code, Error};
 use crate::event::{Event, LossReason};
 use crate::hold::Phase;
 use crate::io::{Claim, Claimed, HoldId, OpId, Outcome, Output, Wait, Wire};
@@ -14,6 +15,9 @@ use crate::name::Name;
 use crate::owner::WireOwner;
 use crate::slab;
 use crate::time::{Millis, Time};
+
+/// So many grants in a row that came too late are not bad luck.
+const TOO_LATE: u8 = 5;
 
 impl Engine {
     pub(crate) fn on_granted(&mut self, now: Time, op: OpId, hold: HoldId, call: &CallRecord, count: u32) {
@@ -73,9 +77,7 @@ impl Engine {
             if reentry {
                 self.reentry_lost(now, op, id, LossReason::Expired);
             } else {
-                self.arrow(op, "claimed too late", State::Queued);
-                self.let_go(now, op, wire);
-                self.go_on(now, op, &name);
+                self.claimed_too_late(now, op, wire);
             }
             return Claim::Again;
         }
@@ -98,6 +100,21 @@ impl Engine {
         }
         let owner = WireOwner { client, number }.to_string();
         Claim::Held(Claimed { hold: id, level, owner, token: None })
+    }
+
+    /// With less than half of its lease left a grant is of no use. One such may be bad luck; a row of
+    /// them is a lease that is too short for the way to the server, and no further try will help.
+    fn claimed_too_late(&mut self, now: Time, op: OpId, wire: Wire) {
+        self.arrow(op, "claimed too late", State::Queued);
+        self.let_go(now, op, wire);
+        let Some(acquire) = self.acquire_mut(op) else { return };
+        acquire.late += 1;
+        let name = acquire.request.name.clone();
+        if acquire.late < TOO_LATE {
+            return self.go_on(now, op, &name);
+        }
+        let text = format!("{TOO_LATE} grants came with less than half of the lease left: give a longer lease");
+        self.end_acquire(now, op, Some(Outcome::Failed(Error::new(Code::InvalidLease, text).of(&name))));
     }
 
     /// Nobody claimed the grant: it is given back, and the waiter keeps its place but is passed over

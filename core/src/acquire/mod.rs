@@ -41,6 +41,8 @@ pub(crate) struct Acquire {
     /// One of its tries has no reply and never will: the server may have granted it.
     unanswered: bool,
     attempts: u8,
+    /// Grants in a row that came too late to be taken.
+    late: u8,
     /// The last thing that went wrong since the server last answered.
     trouble: Option<Error>,
     pub(crate) step: Option<TimerId>,
@@ -58,7 +60,10 @@ impl Acquire {
 impl Engine {
     /// Wishes to hold a lock. `Done(op, Granted)` is an offer: the code that resumes takes it by
     /// [`Engine::claim`].
-    pub fn acquire(&mut self, now: Time, request: AcquireRequest) -> OpId {
+    pub fn acquire(&mut self, now: Time, mut request: AcquireRequest) -> OpId {
+        if let Some(hold) = request.reenter.and_then(|id| self.holds.get(id)) {
+            request.name = hold.name.clone();
+        }
         let (wait, name) = (request.wait, request.name.clone());
         let acquire = Box::new(Acquire {
             request,
@@ -71,6 +76,7 @@ impl Engine {
             queued: false,
             unanswered: false,
             attempts: 0,
+            late: 0,
             trouble: None,
             step: None,
             end: None,

@@ -17,7 +17,8 @@ impl Engine {
         let Some(release) = self.release_mut(op) else { return };
         let (id, name, unknown) = (release.hold, release.name.clone(), release.unknown);
         let no_script = matches!(answer, Answer::Refused(Refusal::NoScript, _)) && !call.source;
-        if release.echoes.is_some() && !no_script {
+        let silent = matches!(answer, Answer::NotSent(_) | Answer::Unknown | Answer::Refused(Refusal::Passing, _));
+        if release.echoes.is_some() && !no_script && !silent {
             return self.rest_or_end(now, op);
         }
         let result = match answer {
@@ -47,9 +48,14 @@ impl Engine {
     /// The server has nothing of the hold. If an earlier send may have done it, that is a release.
     fn not_ours(&mut self, now: Time, op: OpId, id: HoldId, unknown: bool, why: LossReason) -> Result<u32, Error> {
         let Some(hold) = self.holds.get_mut(id) else { return Ok(0) };
+        // Another release of this hold may have been the one that freed it.
+        let freed = hold.gone && hold.lost_before.is_none();
         // No release of an inner level deletes the hold: while it is still running, somebody else did.
-        let lost = hold.is_running() || !unknown;
+        let lost = hold.is_running() || !(unknown || freed);
         let why = if now >= hold.deadline() { LossReason::Expired } else { why };
+        if lost {
+            hold.lost_before.get_or_insert(why);
+        }
         hold.gone = true;
         let (name, number) = (hold.name.clone(), hold.number);
         self.lose(now, id, why);
@@ -101,7 +107,10 @@ impl Engine {
         let (id, (since, said)) = (release.hold, release.echoes.unwrap_or((now, 0)));
         let over = self.holds.get(id).filter(|hold| hold.phase == Phase::Released && !self.closed);
         let (stale, unfenced) = over.map_or((false, false), |hold| (hold.road.is_stale(), hold.road.is_unfenced()));
-        let pauses = [Millis::secs(1), Millis::secs(3), Millis::secs(10), watchdog.max(Millis::secs(10))];
+        // The last time when the longest lease is over that anything stale could set.
+        let longest = self.holds.get(id).map_or(Millis::ZERO, |hold| hold.free_at.since(since));
+        let last = watchdog.max(Millis::secs(10)).max(longest);
+        let pauses = [Millis::secs(1), Millis::secs(3), Millis::secs(10), last];
         let next = pauses.get(usize::from(said)).filter(|_| unfenced);
         if let (Some(pause), Some(release)) = (next, self.release_mut(op)) {
             release.echoes = Some((since, said + 1));

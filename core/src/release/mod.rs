@@ -246,7 +246,9 @@ impl Engine {
         let watchdog = self.config.watchdog;
         let (count, lease) = match self.holds.get_mut(id) {
             Some(hold) if hold.is_running() => {
-                let lease = if hold.watched { hold.next_lease(now, watchdog, None) } else { Millis::ZERO };
+                // Never nothing: a lease of zero would delete the key, and what is written next to it
+                // would stay for ever (S14).
+                let lease = hold.next_lease(now, watchdog, Some(Millis(1)));
                 hold.free_at = hold.free_at.max(now + lease);
                 (hold.wanted(), lease)
             }
@@ -262,9 +264,10 @@ impl Engine {
         let Some(release) = self.release_mut(op) else { return };
         release.step = None;
         let (id, lost, caller, state) = (release.hold, release.lost, release.caller, release.state);
+        let echo = release.echoes.is_some();
         match state {
             State::Resting => self.send_release(now, op, "echo", false),
-            State::HeldOff if self.holds.get(id).is_none_or(|hold| hold.gone) => {
+            State::HeldOff if !echo && self.holds.get(id).is_none_or(|hold| hold.gone) => {
                 if caller {
                     self.tell_released(op, Ok(0), lost);
                 }

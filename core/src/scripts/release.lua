@@ -16,7 +16,8 @@ local have = redis.call('HGET', lock, owner)
 if not have then return 0 end
 -- PEXPIRE first: a server out of memory refuses an HSET unless a write went before it (S15).
 local count, lease, ttl = tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('PTTL', lock)
-redis.call('PEXPIRE', lock, math.max(ttl, lease))
+-- Never 0: that deletes the key, and the HSET would bring it back without an expiry (S14).
+redis.call('PEXPIRE', lock, math.max(ttl, lease, 1))
 have = tonumber(have)
 if have and have >= 1 and have <= count then return have end
 redis.call('HSET', lock, owner, ARGV[2])

@@ -5,6 +5,7 @@ mod acquire;
 mod arrows;
 mod cancel;
 mod close;
+mod crossing;
 mod errands;
 mod links;
 mod network;

@@ -138,3 +138,14 @@ fn s14_f36_a_rule_that_lacks_one_entry_is_refused_and_leaves_no_immortal_lock() 
         }
     }
 }
+
+#[test]
+fn s14_an_inner_release_without_a_lease_leaves_no_lock_without_an_expiry() {
+    let mut rig = Rig::start();
+    let holder = owner(b'A');
+    rig.given(KEY, &holder, 2, 30_000);
+    let _: u32 = rig.redis(&["PERSIST", KEY]);
+    let Ask::Release { name, owner, count, .. } = release(KEY, holder, 1) else { unreachable!() };
+    rig.ask(&Ask::Release { name, owner, count, lease: Millis::ZERO }).unwrap();
+    assert_ne!(rig.pttl(KEY), -1);
+}
