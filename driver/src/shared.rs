@@ -2,7 +2,7 @@
 //! the engine, and performs what it asks for.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bandog_core::Engine;
@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) roads: [Road; 4],
     pub(crate) keeper: Keeper,
-    /// Something was granted once: from then on there may be renewals.
-    granted: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -64,7 +62,6 @@ impl Shared {
                 Road::new(Some(Link::Messages), false),
             ],
             keeper: Keeper::default(),
-            granted: AtomicBool::new(false),
             state: Mutex::new(State::new(Engine::new(options.config().clone(), id, seed))),
         })
     }
@@ -148,15 +145,9 @@ impl Shared {
         }
     }
 
-    /// The first grant: the keeper's link for renewals is opened now.
-    pub(crate) fn note_grant(&self) {
-        if !self.granted.load(Ordering::Relaxed) && !self.granted.swap(true, Ordering::AcqRel) {
-            self.roads[Wire::KEEPER.0 as usize].bell.notify_one();
-        }
-    }
-
-    pub(crate) fn has_granted(&self) -> bool {
-        self.granted.load(Ordering::Acquire)
+    /// Whether a road is worth a connection.
+    pub(crate) fn wants(&self, road: &Road) -> bool {
+        road.has_work() || road.link == Some(Link::Requests) && lock(&self.state).lasts()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

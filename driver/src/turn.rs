@@ -24,6 +24,9 @@ pub(crate) struct State {
     pub(crate) ears: Ears,
     /// Who wants to know that nothing is under way any more.
     pub(crate) idle: Vec<Waiter>,
+    /// Something was granted or waited for once: the server was there, and the keeper has, or will have,
+    /// requests of its own.
+    pub(crate) met: bool,
     /// When the keeper will wake at the latest.
     pub(crate) armed: Option<Time>,
     pub(crate) closed: bool,
@@ -71,9 +74,17 @@ impl State {
             waiting: HashMap::default(),
             ears: Ears::default(),
             idle: Vec::new(),
+            met: false,
             armed: None,
             closed: false,
         }
+    }
+
+    /// Whether the keeper's link for requests has to be up: from the first grant or wait on, while anything
+    /// is timed. Not with the first renewal or retry only, when it might be too late to find that there is
+    /// no way; and not for an idle client, whose server may well close it.
+    pub(crate) fn lasts(&self) -> bool {
+        self.met && self.engine.poll_timeout().is_some()
     }
 }
 
@@ -164,6 +175,7 @@ impl Turn<'_> {
                         self.shared.roads[at].post(call);
                     }
                     Output::Subscribe(channel) => {
+                        self.state.met = true;
                         self.after.dirty |= 1 << MESSAGES;
                         self.shared.roads[MESSAGES].subscribe(channel);
                     }
@@ -204,9 +216,9 @@ impl Turn<'_> {
     }
 
     fn done(&mut self, op: OpId, outcome: Outcome) {
+        self.state.met |= outcome == Outcome::Granted;
         let wakes = &mut self.after.wakes;
         if outcome == Outcome::Granted {
-            self.shared.note_grant();
             if let Some(waiting) = self.state.waiting.get(&op) {
                 waiting.waiter.tell(outcome, wakes);
             }
@@ -226,6 +238,10 @@ impl Turn<'_> {
         {
             state.armed = Some(next);
             self.shared.keeper.arm(next);
+        }
+        let keepers = &self.shared.roads[Wire::KEEPER.0 as usize];
+        if state.lasts() && !keepers.seats.is_up() {
+            keepers.bell.notify_one();
         }
         if !state.idle.is_empty() && state.engine.is_idle() {
             for waiter in std::mem::take(&mut state.idle) {

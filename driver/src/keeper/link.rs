@@ -50,11 +50,10 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
     let road = &shared.roads[at];
     let mut pause = None;
     let mut opened = None;
-    let mut used = false;
     loop {
         if let Some(socket) = road.seats.keeper_leads(|| road.tally()) {
             serve(&shared, road, &socket).await;
-        } else if road.seats.is_up() || !wanted(&shared, road, used) {
+        } else if road.seats.is_up() || !shared.wants(road) {
             road.bell.notified().await;
         } else {
             // A server that takes connections only to end them counts as one that refuses them.
@@ -70,25 +69,12 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
             match open(&shared, road).await {
                 Ok((connection, socket)) => {
                     opened = Some(Instant::now());
-                    used = true;
                     shared.came_up(road, connection, Arc::new(socket));
                 }
                 Err(error) => shared.refused(road, &error),
             }
         }
     }
-}
-
-/// Whether there is a use for a connection. The link of renewals is opened with the first grant, not with
-/// the first renewal, when it might be too late to find that there is no way; and it comes back by itself
-/// while the engine has any deadline: holds are renewed at once then.
-fn wanted(shared: &Shared, road: &Road, used: bool) -> bool {
-    let renews = || {
-        road.link == Some(Link::Requests)
-            && (used || shared.has_granted())
-            && shared.read(|engine, _| engine.poll_timeout().is_some())
-    };
-    road.has_work() || renews()
 }
 
 enum Event<'a, T: AsRawFd> {
