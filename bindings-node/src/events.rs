@@ -143,10 +143,12 @@ impl Events {
         Ok(PromiseRaw::new(looped.env.raw(), promise))
     }
 
-    /// Stops listening.
+    /// Stops listening, and forgets what was not taken.
     #[napi(js_name = "return", ts_return_type = "Promise<IteratorResult<LockEvent, undefined>>")]
     pub fn finish(&self) -> Result<PromiseRaw<'static, ()>> {
         self.stream.end();
+        // Nothing comes any more, so this ends.
+        while self.stream.listener.try_next().is_some() {}
         let env = self.stream.client.looped.env;
         let (deferred, promise) = Deferred::new(env)?;
         deferred.settle(env, Ok(self.stream.item(None)?))?;

@@ -152,6 +152,26 @@ test('a body that throws ends the listening and nothing else', async () => {
   await held.release()
 })
 
+test('return ends the row, with what was queued', async () => {
+  const events = client.events()
+  for (let round = 0; round < 3; round++) await client.lock(fresh()).using(() => {})
+  assert.equal((await events.next()).done, false)
+  assert.deepEqual(await events.return(), { value: undefined, done: true })
+  for (let round = 0; round < 3; round++) assert.deepEqual(await events.next(), { value: undefined, done: true })
+  assert.deepEqual(await events.return(), { value: undefined, done: true })
+})
+
+test('close ends the row after what was queued', async () => {
+  const passing = connect(url)
+  const events = passing.events()
+  const held = await passing.lock(fresh()).acquire()
+  await passing.close()
+  const kinds = []
+  for await (const event of events) kinds.push(event.kind)
+  assert.ok(kinds.includes('acquired'), `${kinds}`)
+  assert.equal(held.valid, false)
+})
+
 test('return and close end what is awaited', async () => {
   const events = client.events()
   const next = events.next()
