@@ -12,7 +12,7 @@ export interface ConnectOptions {
   connectTimeout?: number
   /** How long a wait without an end goes on while no server can be reached. Default 30,000. */
   unreachableAfter?: number
-  /** After how long the watchdog stops renewing a lock, so that a wedged program loses it. Default: never. */
+  /** After how long the watchdog stops renewing a lock, so that a wedged or forgetful program loses it. Default: never. */
   maxHold?: number | null
   /** Answers a re-entry without asking the server, while the lock is valid. Default `false`. */
   localReentry?: boolean

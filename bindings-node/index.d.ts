@@ -12,7 +12,7 @@ export interface ConnectOptions {
   connectTimeout?: number
   /** How long a wait without an end goes on while no server can be reached. Default 30,000. */
   unreachableAfter?: number
-  /** After how long the watchdog stops renewing a lock, so that a wedged program loses it. Default: never. */
+  /** After how long the watchdog stops renewing a lock, so that a wedged or forgetful program loses it. Default: never. */
   maxHold?: number | null
   /** Answers a re-entry without asking the server, while the lock is valid. Default `false`. */
   localReentry?: boolean
@@ -262,7 +262,7 @@ export declare class Events {
   private constructor()
   /** The next event. While it is awaited the process stays alive. */
   next(): Promise<IteratorResult<LockEvent, undefined>>
-  /** Stops listening. */
+  /** Stops listening, and forgets what was not taken. */
   return(): Promise<IteratorResult<LockEvent, undefined>>
   /** How many events were dropped because this listener was too slow. */
   get dropped(): number
@@ -329,6 +329,10 @@ export declare class Lock {
    * Without `lease` the lock is kept for as long as it is held: a thread of its own renews it, however busy
    * the event loop is. With `lease` it ends after that many ms, whatever happens. Inside
    * {@link Lock.using} of the same lock it re-enters; elsewhere each call is another owner.
+   *
+   * Keep what it gives: a lock whose `Hold` was thrown away is renewed until the process ends, since nobody can
+   * tell it from one that is at work. {@link Lock.using} always releases; the client's `maxHold` ends what a
+   * program forgot or is stuck in.
    *
    * Rejects with `LockTimeout` when the wait is over, with the signal's reason when `signal` aborts.
    *

@@ -35,4 +35,14 @@ function fail(name, code, message, lockName, owner, freeAtLatest) {
 
 const invalidOption = message => new classes.InvalidOption(message, 'invalid_option')
 
-module.exports = { classes, fail, invalidOption }
+const GENERATORS = new Set([(function* () {}).constructor, (async function* () {}).constructor])
+
+/** Refuses what cannot be run under a lock; `call` is how it was to be given. */
+function functionFor(call, fn) {
+  if (typeof fn !== 'function') throw invalidOption(`${call} needs a function`)
+  if (GENERATORS.has(fn.constructor)) {
+    throw invalidOption(`${call} cannot run a generator: the lock would be released before its first step`)
+  }
+}
+
+module.exports = { classes, fail, invalidOption, functionFor }

@@ -1,16 +1,11 @@
 'use strict'
 
 const host = require('./host.cjs')
-const { invalidOption } = require('./errors.cjs')
-
-const GENERATORS = new Set([(function* () {}).constructor, (async function* () {}).constructor])
+const { functionFor } = require('./errors.cjs')
 
 /** A function that runs under the lock of that name; `lockOf(name)` makes the lock, at each call. */
 function locked({ check, lockOf }, name, fn, options) {
-  if (typeof fn !== 'function') throw invalidOption('locked needs a function: locked(name, fn)')
-  if (GENERATORS.has(fn.constructor)) {
-    throw invalidOption('locked cannot wrap a generator: the lock would be released before its first step')
-  }
+  functionFor('locked(name, fn)', fn)
   host.checkOptions(options)
   if (typeof name !== 'function') check(name)
   const guarded = async function (...args) {

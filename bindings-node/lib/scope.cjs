@@ -2,7 +2,7 @@
 
 const { AsyncLocalStorage } = require('node:async_hooks')
 const { Lock, Scope } = require('./native.cjs')
-const { classes, invalidOption } = require('./errors.cjs')
+const { classes, functionFor } = require('./errors.cjs')
 const { cancellable } = require('./signal.cjs')
 
 // The scopes that the running code is in, innermost first: { scope, outer }.
@@ -43,7 +43,7 @@ Object.defineProperty(Lock.prototype, 'count', {
 })
 
 Lock.prototype.using = async function (body, options) {
-  if (typeof body !== 'function') throw invalidOption('using needs a function: lock.using(async held => ...)')
+  functionFor('using(async held => ...)', body)
   const entered = inside(this)
   const scope = entered ?? new Scope(this)
   const hold = await cancellable(options, cancel => acquire.call(this, options, scope, cancel))

@@ -71,7 +71,7 @@ impl Loop {
         let token = self.token();
         let ticket = match host::submit(&client.driver, wish, &self.mailbox, token) {
             Ok(ticket) => ticket,
-            Err(error) => return self.refuse(error.into()),
+            Err(error) => return self.refuse(kind.about(error).into()),
         };
         let (deferred, promise) = Deferred::new(self.env)?;
         self.pending.borrow_mut().insert(token, Pending { client: client.clone(), ticket, deferred, kind });
@@ -293,7 +293,8 @@ impl Host {
     pub fn connect(&self, url: Unknown, options: Unknown) -> Result<Client> {
         let make = || {
             let (options, patience) = convert::options(url, options)?;
-            Ok(ClientState::new(bandog::Client::new(options)?, patience, &self.looped))
+            let driver = bandog::Client::new(options).map_err(convert::in_js)?;
+            Ok(ClientState::new(driver, patience, &self.looped))
         };
         match make() {
             Ok(state) => Ok(Client { state }),

@@ -76,6 +76,10 @@ impl Lock {
     /// the event loop is. With `lease` it ends after that many ms, whatever happens. Inside
     /// {@link Lock.using} of the same lock it re-enters; elsewhere each call is another owner.
     ///
+    /// Keep what it gives: a lock whose `Hold` was thrown away is renewed until the process ends, since nobody can
+    /// tell it from one that is at work. {@link Lock.using} always releases; the client's `maxHold` ends what a
+    /// program forgot or is stuck in.
+    ///
     /// Rejects with `LockTimeout` when the wait is over, with the signal's reason when `signal` aborts.
     ///
     /// ```js

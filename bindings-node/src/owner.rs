@@ -32,6 +32,11 @@ impl Owner {
         })
     }
 
+    /// The lock that it is the owner of.
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
     /// How many levels it has.
     pub(crate) fn count(&self) -> u32 {
         host::count(&self.client.driver, &self.name, self.id)

@@ -42,6 +42,14 @@ pub(crate) enum Next {
 }
 
 impl Kind {
+    /// The lock that is asked for or given back, where the error does not say.
+    pub(crate) fn about(&self, error: Error) -> Error {
+        match self {
+            Self::Acquire { owner, .. } | Self::Release(Some(owner)) if error.name().is_none() => error.of(owner.name()),
+            _ => error,
+        }
+    }
+
     /// Turns an answer into a value. Runs in the loop's turn in which the promise is settled, so a grant is
     /// claimed by the code that resumes (reliability S6).
     pub(crate) fn finish(
@@ -51,6 +59,7 @@ impl Kind {
         ticket: &Ticket,
         result: Result<News, Error>,
     ) -> Next {
+        let result = result.map_err(|error| self.about(error));
         let settled = match (result, self) {
             (Ok(News::Granted), Self::Acquire { owner, busy }) => match host::claim(&client.driver, ticket) {
                 Ok(Some(handle)) => {

@@ -114,6 +114,23 @@ test('options', () => {
   connect('redis://x', { maxHold: null, watchdog: undefined })
 })
 
+test('an option is named as it was written', () => {
+  for (const [options, code] of [
+    [{ opTimeout: 0 }, 'invalid_option'], [{ connectTimeout: 0 }, 'invalid_option'],
+    [{ unreachableAfter: 2 ** 52 }, 'invalid_option'], [{ maxHold: 0 }, 'invalid_option'],
+    [{ namePrefix: 'a'.repeat(600) }, 'invalid_option'], [{ watchdog: '5' }, 'invalid_lease'],
+    [{ watchdog: -5 }, 'invalid_lease'], [{ watchdog: 5 }, 'invalid_lease'],
+  ]) {
+    const [key] = Object.keys(options)
+    assert.throws(() => connect('redis://x', options), error => {
+      assert.equal(error.code, code)
+      assert.ok(error.message.startsWith(key), error.message)
+      assert.doesNotMatch(error.message, /_/)
+      return true
+    })
+  }
+})
+
 test('urls', () => {
   for (const url of [5, {}, '', 'nonsense', 'http://x', 'redis://x:99999', 'redis://x/notanumber', '\ud800']) {
     assert.throws(() => connect(url), InvalidUrl, String(url))

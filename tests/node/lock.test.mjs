@@ -196,13 +196,14 @@ test('close releases what is held and ends what waits', async () => {
   const passing = connect(url)
   const name = fresh()
   const held = await passing.lock(name).acquire()
-  const waiting = assert.rejects(passing.lock(name).acquire(), Closed)
+  const closed = error => error instanceof Closed && error.lockName === name
+  const waiting = assert.rejects(passing.lock(name).acquire(), closed)
   await sleep(30)
   await passing.close()
   await waiting
   assert.equal(await call('EXISTS', name), 0)
   assert.equal(held.valid, false)
-  await assert.rejects(passing.lock(name).acquire(), Closed)
+  await assert.rejects(passing.lock(name).acquire(), closed)
   await passing.close()
 })
 

@@ -164,6 +164,9 @@ test('locked wraps a function', async () => {
   const fixed = client.locked(fresh(), function named() { return 1 })
   assert.equal(fixed.name, 'named')
   assert.equal(await fixed(), 1)
+  for (const body of [undefined, 5, {}, function* () {}, async function* () {}]) {
+    await assert.rejects(client.lock('g').using(body), InvalidOption)
+  }
   assert.throws(() => client.locked('g', function* () {}), InvalidOption)
   assert.throws(() => client.locked('g', async function* () {}), InvalidOption)
   assert.throws(() => client.locked('g'), InvalidOption)
