@@ -39,6 +39,8 @@ pub(crate) struct Road {
     outbox: Mutex<Outbox>,
     /// Bytes wait until the socket can be written.
     clogged: AtomicBool,
+    /// The server owes an answer.
+    owed: AtomicBool,
     posted: AtomicU64,
     answered: AtomicU64,
 }
@@ -77,6 +79,7 @@ enum Item {
     Call(Call),
     Subscribe(Channel),
     Unsubscribe(Channel),
+    Ping,
 }
 
 /// How a flush or a read went.
@@ -109,6 +112,7 @@ impl Road {
             io: Mutex::default(),
             outbox: Mutex::default(),
             clogged: AtomicBool::new(false),
+            owed: AtomicBool::new(false),
             posted: AtomicU64::new(0),
             answered: AtomicU64::new(0),
         }
@@ -134,6 +138,19 @@ impl Road {
         if outbox.channels.remove(&channel) {
             outbox.items.push_back(Item::Unsubscribe(channel));
         }
+    }
+
+    /// Asks for a sign of life.
+    pub(crate) fn ping(&self) {
+        lock(&self.outbox).items.push_back(Item::Ping);
+    }
+
+    pub(crate) fn is_owed(&self) -> bool {
+        self.owed.load(SeqCst)
+    }
+
+    pub(crate) fn listens(&self) -> bool {
+        !lock(&self.outbox).channels.is_empty()
     }
 
     /// Replies are about to be reported to the engine. Under its mutex.
@@ -248,6 +265,7 @@ impl Road {
             reports = live.connection.abandon();
             let unknown = reports.iter().any(|(_, error)| matches!(error, CallError::Unknown(_)));
             self.clogged.store(false, SeqCst);
+            self.owed.store(false, SeqCst);
             self.seats.went_down();
             live.socket.end(unknown);
         }
@@ -263,7 +281,7 @@ impl Road {
             .drain(..)
             .filter_map(|item| match item {
                 Item::Call(call) => Some((call.id, CallError::NotSent(why.clone()))),
-                Item::Subscribe(_) | Item::Unsubscribe(_) => None,
+                Item::Subscribe(_) | Item::Unsubscribe(_) | Item::Ping => None,
             })
             .collect()
     }
@@ -291,9 +309,11 @@ impl Road {
                         Item::Call(call) => connection.call(call),
                         Item::Subscribe(channel) => connection.subscribe(&channel),
                         Item::Unsubscribe(channel) => connection.unsubscribe(&channel),
+                        Item::Ping => connection.ping(),
                     }
                 }
             }
+            self.owed.store(connection.is_owed(), SeqCst);
             let output = connection.output();
             if output.is_empty() {
                 self.clogged.store(false, SeqCst);

@@ -175,7 +175,12 @@ impl Shared {
 
     /// Writes what waits on a road, and sees to it that somebody serves it.
     pub(crate) fn flush(&self, road: &Road, eager: bool) {
-        match road.flush(eager) {
+        let flow = road.flush(eager);
+        if road.link == Some(Link::Messages) {
+            // The keeper counts how long the answer takes.
+            road.bell.notify_one();
+        }
+        match flow {
             Flow::Done | Flow::More | Flow::Empty | Flow::Interrupted => {}
             Flow::Down => return road.bell.notify_one(),
             Flow::Clogged => self.nudge(road),
@@ -204,6 +209,20 @@ impl Shared {
         });
         self.flush(road, true);
         self.pass(road, next);
+    }
+
+    /// A connection on which nothing comes any more, though an answer is due.
+    pub(crate) fn drop_silent(&self, road: &Road) {
+        let why = self.silent();
+        self.with(|turn| {
+            if let Some(reports) = road.take_down(None, &why) {
+                turn.lost(road, reports);
+            }
+        });
+    }
+
+    pub(crate) fn silent(&self) -> Error {
+        Error::new(Code::Unreachable, format!("the server at {} did not answer in time", self.options.server()))
     }
 
     /// This connection broke.

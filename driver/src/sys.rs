@@ -262,10 +262,28 @@ fn own(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Has the kernel find out that a connection on which nothing is asked leads nowhere any more.
+pub(crate) fn keep_alive(socket: &impl AsRawFd) -> io::Result<()> {
+    /// Seconds of silence, seconds between probes, probes.
+    const HABITS: [libc::c_int; 3] = [15, 5, 3];
+    #[cfg(target_os = "linux")]
+    const IDLE: libc::c_int = libc::TCP_KEEPIDLE;
+    #[cfg(not(target_os = "linux"))]
+    const IDLE: libc::c_int = libc::TCP_KEEPALIVE;
+    let fd = socket.as_raw_fd();
+    set_option(fd, libc::SO_KEEPALIVE, &1)?;
+    let options = [IDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
+    options.iter().zip(&HABITS).try_for_each(|(option, value)| set_option_of(fd, libc::IPPROTO_TCP, *option, value))
+}
+
 fn set_option<T>(fd: RawFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    set_option_of(fd, libc::SOL_SOCKET, option, value)
+}
+
+fn set_option_of<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let size = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value is live and of the size stated.
-    let result = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, std::ptr::from_ref(value).cast(), size) };
+    let result = unsafe { libc::setsockopt(fd, level, option, std::ptr::from_ref(value).cast(), size) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

@@ -199,11 +199,7 @@ impl Turn<'_> {
                 // the attempt fails.
                 continue;
             }
-            let why = Error::new(
-                Code::Unreachable,
-                format!("the server at {} did not answer in time", self.shared.options.server()),
-            );
-            let reports = road.take_down(None, &why).unwrap_or_default();
+            let reports = road.take_down(None, &self.shared.silent()).unwrap_or_default();
             road.bell.notify_one();
             for (call, error) in reports {
                 road.answer(1);

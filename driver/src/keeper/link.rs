@@ -14,12 +14,12 @@ use bandog_core::io::Link;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::net::{TcpSocket, UnixStream};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::road::{Flow, Road};
 use crate::server::{Address, Server};
 use crate::shared::Shared;
-use crate::sys::Socket;
+use crate::sys::{Socket, keep_alive};
 use crate::wire::{Connection, Incoming, Role};
 
 /// The pauses between attempts of the keeper's own two links double from the first to the second.
@@ -28,6 +28,10 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection that lasted no longer was of no use.
 const BRIEF: Duration = Duration::from_millis(5);
+
+/// The link of messages is never silent for longer while there are subscriptions, nor for a third of a
+/// lease: a message that is missed costs its waiter a lease.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Has the runtime watch a descriptor.
 pub(super) fn watch<T: AsRawFd>(owner: &T, interest: Interest) -> io::Result<AsyncFd<Borrowed<'_, T>>> {
@@ -77,6 +81,25 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
     }
 }
 
+/// What is to be heard on a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pulse {
+    Nothing,
+    /// Messages, some day; a ping tells whether they can come at all.
+    Messages,
+    /// An answer, soon.
+    Answer,
+}
+
+fn pulse_of(road: &Road) -> Pulse {
+    match road.link {
+        Some(Link::Messages) if road.is_owed() => Pulse::Answer,
+        Some(Link::Messages) if road.listens() => Pulse::Messages,
+        // The engine keeps the time of calls itself.
+        _ => Pulse::Nothing,
+    }
+}
+
 enum Event<'a, T: AsRawFd> {
     Read(AsyncFdReadyGuard<'a, T>),
     Write(AsyncFdReadyGuard<'a, T>),
@@ -88,14 +111,37 @@ async fn serve(shared: &Shared, road: &Road, socket: &Arc<Socket>) {
     let Ok(fd) = watch(&**socket, Interest::READABLE | Interest::WRITABLE) else {
         return sleep(FIRST_PAUSE).await;
     };
+    let config = shared.options.config();
+    let silence = Duration::from_millis(config.watchdog.0 / 3).min(SILENCE);
+    let patience = Duration::from_millis(config.op_timeout.0);
+    let (mut pulse, mut heard) = (Pulse::Nothing, Instant::now());
     loop {
         let leads = road.seats.keeper_leads(|| road.tally()).is_some_and(|now| Arc::ptr_eq(&now, socket));
         if !leads {
             return;
         }
-        match event(&fd, road).await {
+        let now = pulse_of(road);
+        if pulse != now {
+            (pulse, heard) = (now, Instant::now());
+        }
+        let event = match pulse {
+            Pulse::Nothing => Ok(event(&fd, road).await),
+            Pulse::Messages => timeout_at(heard + silence, event(&fd, road)).await,
+            Pulse::Answer => timeout_at(heard + patience, event(&fd, road)).await,
+        };
+        let Ok(event) = event else {
+            if pulse == Pulse::Answer {
+                return shared.drop_silent(road);
+            }
+            heard = Instant::now();
+            road.ping();
+            shared.flush(road, true);
+            continue;
+        };
+        match event {
             // A caller that took the lead while we slept reads by itself.
             Event::Read(mut ready) if road.seats.keeper_leads(|| road.tally()).is_some() => {
+                heard = Instant::now();
                 match road.try_reader().map(|reader| shared.pump(road, reader, None)) {
                     None | Some(Flow::More) => tokio::task::yield_now().await,
                     Some(_) => ready.clear_ready(),
@@ -191,6 +237,7 @@ fn refused(server: &Server, error: &io::Error) -> Error {
 async fn dial(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_nodelay(true)?;
+    keep_alive(&socket)?;
     Ok(socket.connect(address).await?.into_std()?.into())
 }
 

@@ -17,6 +17,7 @@ use bandog_core::owner::ClientId;
 use zeroize::Zeroize;
 
 use super::codec::Frame;
+use super::frame::Violation;
 use crate::server::Server;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,6 +200,21 @@ impl From<Frame> for Answer {
 /// What is said of a server that talks something else.
 pub(super) fn nonsense(address: &str) -> Error {
     Error::new(Code::Protocol, format!("the server at {address} does not speak the Redis protocol: check the address"))
+}
+
+/// What is said of a server whose next byte, `first`, is none of the protocol's, or begins too much.
+pub(super) fn explain(violation: Violation, address: &str, ready: bool, first: Option<u8>) -> Error {
+    const TLS_ALERT: u8 = 0x15;
+    match violation {
+        Violation::Nonsense if !ready && first == Some(TLS_ALERT) => {
+            Error::new(Code::Protocol, format!("the server at {address} speaks TLS: use rediss:// in the URL"))
+        }
+        Violation::Nonsense => nonsense(address),
+        Violation::TooLarge => Error::new(
+            Code::Protocol,
+            format!("the server at {address} sent a reply far larger than any it was asked for: check the address"),
+        ),
+    }
 }
 
 /// `id=7 addr=10.0.0.1:5000 laddr=...`; the path of a Unix socket may hold spaces.

@@ -21,8 +21,7 @@ use redis::PushKind;
 use zeroize::Zeroize;
 
 use self::codec::{Decoder, Encoder, Frame};
-use self::frame::Violation;
-use self::handshake::{Handshake, State, nonsense};
+use self::handshake::{Handshake, State, explain, nonsense};
 use self::tls::Tls;
 pub(crate) use self::tls::check_tls;
 use crate::server::Server;
@@ -60,6 +59,7 @@ enum Expected {
     Call(CallId, u64),
     Subscribed(Channel),
     Unsubscribed(Channel),
+    Pong,
 }
 
 /// A RESP3 connection.
@@ -151,6 +151,13 @@ impl Connection {
         self.channels.remove(channel.as_str());
     }
 
+    /// Asks for a sign of life.
+    pub(crate) fn ping(&mut self) {
+        debug_assert!(self.is_ready());
+        self.encoder.words(&["PING"], &mut self.out);
+        self.expected.push_back(Expected::Pong);
+    }
+
     /// The bytes to write next.
     pub(crate) fn output(&mut self) -> &[u8] {
         let Some(tls) = &mut self.tls else { return &self.out[self.taken..] };
@@ -212,6 +219,11 @@ impl Connection {
         self.calls
     }
 
+    /// Whether the server owes an answer of any kind.
+    pub(crate) fn is_owed(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
     /// How to have this connection killed.
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.handshake.fence().cloned()
@@ -236,7 +248,7 @@ impl Connection {
         let unanswered = self.expected.iter().filter_map(|expected| match expected {
             Expected::Call(id, place) if self.left > *place => Some((*id, CallError::Unknown(fence.clone()))),
             Expected::Call(id, _) => Some((*id, CallError::NotSent(lost.clone()))),
-            Expected::Fence(_) | Expected::Subscribed(_) | Expected::Unsubscribed(_) => None,
+            Expected::Fence(_) | Expected::Subscribed(_) | Expected::Unsubscribed(_) | Expected::Pong => None,
         });
         unpolled.chain(unanswered).collect()
     }
@@ -246,7 +258,11 @@ impl Connection {
             Some(tls) => tls.decrypt(bytes, &self.address, |plain| self.decoder.push(plain))?,
             None => self.decoder.push(bytes),
         }
-        while let Some(frame) = self.decoder.next().map_err(|violation| self.violation(violation))? {
+        while let Some(frame) = self
+            .decoder
+            .next()
+            .map_err(|violation| explain(violation, &self.address, self.is_ready(), self.decoder.peek()))?
+        {
             match frame {
                 Frame::Push(kind, data) => self.push(&kind, data)?,
                 frame if self.is_ready() => self.reply(frame)?,
@@ -270,7 +286,8 @@ impl Connection {
             (Some(Expected::Fence(_)), Frame::Value(Value::Int(_))) => return Ok(()),
             (Some(Expected::Fence(call)), Frame::Error(_)) => Incoming::Unfenced(call),
             (Some(Expected::Subscribed(channel)), Frame::Error(text)) => Incoming::Push(Push::Refused(channel, text)),
-            (Some(Expected::Unsubscribed(_)), Frame::Error(_)) => return Ok(()),
+            // Alive, whatever it says.
+            (Some(Expected::Unsubscribed(_)), Frame::Error(_)) | (Some(Expected::Pong), _) => return Ok(()),
             (expected, _) => {
                 // Still without a reply.
                 if let Some(expected) = expected {
@@ -310,21 +327,6 @@ impl Connection {
             _ => {}
         }
         Ok(())
-    }
-
-    fn violation(&self, violation: Violation) -> Error {
-        const TLS_ALERT: u8 = 0x15;
-        let address = &self.address;
-        match violation {
-            Violation::Nonsense if !self.is_ready() && self.decoder.peek() == Some(TLS_ALERT) => {
-                Error::new(Code::Protocol, format!("the server at {address} speaks TLS: use rediss:// in the URL"))
-            }
-            Violation::Nonsense => nonsense(address),
-            Violation::TooLarge => Error::new(
-                Code::Protocol,
-                format!("the server at {address} sent a reply far larger than any it was asked for: check the address"),
-            ),
-        }
     }
 }
 

@@ -111,6 +111,23 @@ fn a_long_queue_in_small_writes_keeps_its_order_and_its_places() {
 }
 
 #[test]
+fn a_ping_takes_any_answer_in_its_turn() {
+    let channel = Name::new("one").unwrap().channel();
+    let mut connection = ready(Role::Messages);
+    assert!(!connection.is_owed());
+    connection.ping();
+    connection.subscribe(&channel);
+    connection.ping();
+    assert!(written(&mut connection).starts_with(b"*1\r\n$4\r\nPING\r\n*2\r\n"));
+    connection.input(b"+PONG\r\n-ERR no such channel\r\n").unwrap();
+    assert_eq!(incoming(&mut connection), [Incoming::Push(Push::Refused(channel, "ERR no such channel".into()))]);
+    assert!(connection.is_owed());
+    connection.input(b"-NOPERM no pings for you\r\n").unwrap();
+    assert!(!connection.is_owed() && connection.poll().is_none());
+    assert!(connection.abandon().is_empty());
+}
+
+#[test]
 fn subscriptions_are_confirmed_refused_and_heard() {
     let [one, two] = ["one", "two"].map(|name| Name::new(name).unwrap().channel());
     let push = |kind: &str, channel: &Channel, last: &str| {
