@@ -183,9 +183,7 @@ pub(crate) fn options(url: Unknown, value: Unknown) -> Result<(Options, Duration
             continue;
         }
         options = match key.as_str() {
-            "watchdog" => {
-                options.watchdog(Duration::from_millis(millis(&value, Code::InvalidLease, &key)?.0))
-            },
+            "watchdog" => options.watchdog(Duration::from_millis(millis(&value, Code::InvalidLease, &key)?.0)),
             "opTimeout" => {
                 patience = span(&value, &key)?;
                 options.op_timeout(patience)
@@ -226,21 +224,12 @@ pub(crate) fn options(url: Unknown, value: Unknown) -> Result<(Options, Duration
     Ok((options, patience))
 }
 
-/// A refusal of a client's options, with the name that the option has here.
-pub(crate) fn in_js(error: Error) -> Error {
-    if error.code() == Code::InvalidLease {
-        // The only lease among these options.
-        return Error::new(Code::InvalidLease, format!("watchdog: {}", error.message()));
+/// A refusal of a client's options. The only lease among them is the watchdog's.
+pub(crate) fn watchdog(error: Error) -> Error {
+    if error.code() != Code::InvalidLease {
+        return error;
     }
-    let (first, rest) = error.message().split_once(' ').unwrap_or((error.message(), ""));
-    let mut words = first.split('_');
-    let mut name = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let (head, tail) = word.split_at(word.len().min(1));
-        name += &head.to_ascii_uppercase();
-        name += tail;
-    }
-    Error::new(error.code(), format!("{name} {rest}"))
+    Error::new(Code::InvalidLease, format!("watchdog: {}", error.message()))
 }
 
 fn flag(value: &Unknown, what: &str) -> Result<bool, Fail> {

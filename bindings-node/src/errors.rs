@@ -47,13 +47,37 @@ fn class(code: Code) -> &'static str {
     }
 }
 
+/// The options that the driver's messages name, as they are written here.
+const OPTIONS: &[(&str, &str)] = &[
+    ("op_timeout", "opTimeout"),
+    ("connect_timeout", "connectTimeout"),
+    ("unreachable_after", "unreachableAfter"),
+    ("max_hold", "maxHold"),
+    ("name_prefix", "namePrefix"),
+    ("tls_ca", "tlsCa"),
+    ("tls_client_certificate", "tlsCertificate and tlsKey"),
+];
+
+fn ours(word: &str) -> &str {
+    OPTIONS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours)
+}
+
+fn text(error: &Error) -> String {
+    let message = error.message().split(' ').map(ours).collect::<Vec<_>>().join(" ");
+    let told = Error::new(error.code(), message);
+    match error.name() {
+        Some(name) => told.of(name).to_string(),
+        None => told.to_string(),
+    }
+}
+
 /// What the JS side is told: class, code, message, lock name, owner, free at the latest after.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn arguments(env: Env, error: &Error) -> Result<[sys::napi_value; 6]> {
     Ok([
         raw::value(env, class(error.code()))?,
         raw::value(env, error.code().as_str())?,
-        raw::value(env, error.to_string())?,
+        raw::value(env, text(error))?,
         raw::value(env, error.name().map(|name| name.as_str().to_owned()))?,
         raw::value(env, error.owner().map(str::to_owned))?,
         // A span of at most 2^53 / 1000 ms is exact in a double.

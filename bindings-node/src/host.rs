@@ -293,7 +293,7 @@ impl Host {
     pub fn connect(&self, url: Unknown, options: Unknown) -> Result<Client> {
         let make = || {
             let (options, patience) = convert::options(url, options)?;
-            let driver = bandog::Client::new(options).map_err(convert::in_js)?;
+            let driver = bandog::Client::new(options).map_err(convert::watchdog)?;
             Ok(ClientState::new(driver, patience, &self.looped))
         };
         match make() {

@@ -45,7 +45,9 @@ impl Kind {
     /// The lock that is asked for or given back, where the error does not say.
     pub(crate) fn about(&self, error: Error) -> Error {
         match self {
-            Self::Acquire { owner, .. } | Self::Release(Some(owner)) if error.name().is_none() => error.of(owner.name()),
+            Self::Acquire { owner, .. } | Self::Release(Some(owner)) if error.name().is_none() => {
+                error.of(owner.name())
+            }
             _ => error,
         }
     }
