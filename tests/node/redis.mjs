@@ -32,7 +32,8 @@ export async function redis(...extra) {
   return { url: `redis://127.0.0.1:${port}`, port, raw, server, stop, call: (...words) => raw.call(...words) }
 }
 
-async function freePort() {
+/** A port of this machine that nobody has. */
+export async function freePort() {
   const probe = net.createServer().listen(0, '127.0.0.1')
   await once(probe, 'listening')
   const { port } = probe.address()
