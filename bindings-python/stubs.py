@@ -20,7 +20,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self, final
 """
-PRIVATE = ("_close", "_exit", "_owner_ended")
+PRIVATE = ("_check_spans", "_exit", "_owner_ended")
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bandog::host::Wait;
-use bandog::{Code, Millis, Name};
+use bandog::{Code, Millis, Name, Options};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDelta, PyEllipsis, PyFloat, PyInt, PyString};
@@ -59,6 +59,16 @@ pub(crate) fn lease(span: &Span<'_>, default: Option<Millis>) -> PyResult<Option
         Span::Nothing => Ok(None),
         Span::Given(value) => fixed_lease(value).map(Some),
     }
+}
+
+/// Refuses a wait or a lease that no call could take, before there is a client.
+#[pyfunction]
+pub(crate) fn _check_spans(py: Python<'_>, wait: Span<'_>, lease: Span<'_>) -> PyResult<()> {
+    self::wait(&wait, Wait::Forever)?;
+    let Some(Millis(span)) = self::lease(&lease, None)? else { return Ok(()) };
+    // The same bounds hold for the watchdog's lease.
+    let options = Options::new("redis://127.0.0.1").map(|options| options.watchdog(Duration::from_millis(span)));
+    options.and_then(|options| options.check()).map_err(|error| raise(py, &error))
 }
 
 /// A lease that must be given.

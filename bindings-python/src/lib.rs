@@ -21,10 +21,10 @@ mod wish;
 /// The native part of `bandog`: import from `bandog` instead.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
-    use pyo3::prelude::*;
-
     #[pymodule_export]
     use crate::client::{Client, connect};
+    #[pymodule_export]
+    use crate::convert::_check_spans;
     #[pymodule_export]
     use crate::events::{Event, Events};
     #[pymodule_export]
@@ -40,11 +40,4 @@ mod _native {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
-
-    /// Whatever is imported is imported here: at the end of the program it is too late.
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::errors::prepare(module.py())?;
-        crate::owner::prepare(module)
-    }
 }

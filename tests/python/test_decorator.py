@@ -180,3 +180,15 @@ def test_methods(client: bandog.Client, raw: redis.Redis, name: str) -> None:
 
     assert Shop().sell()
     assert Shop.close()
+
+
+@pytest.mark.parametrize("wait", ["5", -1, float("nan"), True])
+def test_waits_that_cannot_work_are_refused_when_decorating(wait: Any) -> None:
+    with pytest.raises(bandog.InvalidOption, match="wait"):
+        locked("x", wait=wait)
+
+
+@pytest.mark.parametrize("lease", [0, 0.001, "5", -1, 10**30])
+def test_leases_that_cannot_work_are_refused_when_decorating(lease: Any) -> None:
+    with pytest.raises(bandog.InvalidLease, match="lease"):
+        locked("x", lease=lease)

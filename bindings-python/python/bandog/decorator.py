@@ -10,6 +10,7 @@ from string import Formatter
 from types import EllipsisType
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
+from bandog import _native
 from bandog._native import Client, Lock
 from bandog.default import default_client
 from bandog.errors import InvalidName, InvalidOption, LockTimeout
@@ -86,6 +87,7 @@ def locked(
         raise InvalidOption(f'when_busy is {when_busy!r}: give "wait", "skip" or "raise"')
     fields = _fields(name)
     limit = (None if when_busy == "wait" else 0) if isinstance(wait, EllipsisType) else wait
+    _native._check_spans(limit, lease)  # type: ignore[attr-defined]  # pyright: ignore
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         _refuse_generators(function)
