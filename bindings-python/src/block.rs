@@ -102,6 +102,21 @@ fn cooperate(py: Python<'_>, client: &Shared, wish: Wish, wait_read: &Bound<'_, 
     }
 }
 
+/// Closes the client. Under gevent another thread waits for the server.
+pub(crate) fn close(py: Python<'_>, client: &Arc<Shared>) -> PyResult<()> {
+    let Some(wait_read) = owner::gevent_wait_read(py)? else {
+        client.close(py);
+        return Ok(());
+    };
+    let poke = Arc::new(Poke::new()?);
+    client.close_aside({
+        let poke = Arc::clone(&poke);
+        move || poke.set()
+    })?;
+    // Killed meanwhile, the greenlet leaves the thread to finish.
+    wait_read.call1((poke.fd(),)).map(drop)
+}
+
 /// An error of the driver as an exception, for calls that do no I/O.
 pub(crate) fn local<T>(py: Python<'_>, result: Result<T, bandog::Error>) -> PyResult<T> {
     result.map_err(|error| raise(py, &error))

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::aio::Call;
-use crate::block::{local, refuse_in_loop};
+use crate::block::{self, local, refuse_in_loop};
 use crate::convert::{self, Span};
-use crate::errors::fail;
+use crate::errors::{self, fail};
 use crate::events::Events;
 use crate::lock::Lock;
 use crate::owner;
@@ -51,7 +51,7 @@ use crate::shared::Shared;
         url: "str | None" = None, *, watchdog: "float | timedelta" = Span::Unset,
         op_timeout: "float | timedelta" = Span::Unset, connect_timeout: "float | timedelta" = Span::Unset,
         unreachable_after: "float | timedelta" = Span::Unset, max_hold: "float | timedelta | None" = Span::Unset,
-        local_reentry = false, allow_blocking_in_loop = false, name_prefix = "",
+        local_reentry = false, allow_blocking_in_loop = false, name_prefix: "str" = Prefix::default(),
         tls_ca: "str | bytes | None" = None, tls_certificate: "str | bytes | None" = None,
         tls_key: "str | bytes | None" = None, tls_without_verification = false
     ) -> "Client",
@@ -70,12 +70,14 @@ pub(crate) fn connect(
     max_hold: Span<'_>,
     local_reentry: bool,
     allow_blocking_in_loop: bool,
-    name_prefix: &str,
+    name_prefix: Prefix,
     tls_ca: Option<Pem>,
     tls_certificate: Option<Pem>,
     tls_key: Option<Pem>,
     tls_without_verification: bool,
 ) -> PyResult<Client> {
+    errors::prepare(py)?;
+    owner::prepare(py)?;
     let mut options = local(py, Options::new(&find_url(py, url)?))?;
     if let Some(span) = convert::option(py, &watchdog, "watchdog", Code::InvalidLease)? {
         options = options.watchdog(span);
@@ -106,7 +108,7 @@ pub(crate) fn connect(
     if tls_without_verification {
         options = options.tls_without_verification();
     }
-    options = options.local_reentry(local_reentry).name_prefix(name_prefix);
+    options = options.local_reentry(local_reentry).name_prefix(name_prefix.0);
     let driver = local(py, bandog::Client::new(options))?;
     let op_timeout = timeout.unwrap_or(Duration::from_secs(3));
     let shared = Shared::new(driver, allow_blocking_in_loop, op_timeout);
@@ -124,6 +126,22 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Pem {
             Ok(text) => Ok(Self(text.to_cow()?.as_bytes().to_vec())),
             Err(_) => value.extract::<Vec<u8>>().map(Self),
         }
+    }
+}
+
+/// What goes in front of every name.
+#[derive(Default)]
+pub(crate) struct Prefix(String);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Prefix {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let text = value.cast::<PyString>()?;
+        let text = text.to_cow().map_err(|_| {
+            fail(value.py(), Code::InvalidOption, "name_prefix has a lone surrogate, which UTF-8 cannot carry")
+        })?;
+        Ok(Self(text.into_owned()))
     }
 }
 
@@ -172,7 +190,7 @@ impl Client {
     ///
     /// At most `capacity` events wait to be read; the oldest give way, and `dropped` counts them.
     #[pyo3(signature = (capacity: "int" = 1024) -> "Events")]
-    fn events(&self, py: Python<'_>, capacity: usize) -> PyResult<Events> {
+    fn events(&self, py: Python<'_>, capacity: i128) -> PyResult<Events> {
         Events::open(py, &self.shared, Filter::All, capacity)
     }
 
@@ -183,8 +201,7 @@ impl Client {
     #[pyo3(signature = () -> "None")]
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         refuse_in_loop(py, &self.shared, "await client.close_async()")?;
-        self.shared.close(py);
-        Ok(())
+        block::close(py, &self.shared)
     }
 
     /// The twin of `close` for coroutines.
@@ -194,11 +211,8 @@ impl Client {
         let Some(event_loop) = owner::running_loop(py)? else {
             return Err(PyRuntimeError::new_err("Client.close_async needs a running event loop"));
         };
-        event_loop.call_method1("run_in_executor", (py.None(), slf.getattr("_close")?))
-    }
-
-    fn _close(&self, py: Python<'_>) {
-        self.shared.close(py);
+        let client = &slf.get().shared;
+        client.port(&event_loop)?.get().close_client(client, &event_loop)
     }
 
     /// Whether `close` was called.
@@ -223,9 +237,9 @@ impl Client {
         kind: Option<Bound<'_, PyAny>>,
         value: Option<Bound<'_, PyAny>>,
         traceback: Option<Bound<'_, PyAny>>,
-    ) {
+    ) -> PyResult<()> {
         let _ = (kind, value, traceback);
-        self.shared.close(py);
+        block::close(py, &self.shared)
     }
 
     #[pyo3(signature = () -> "Awaitable[Self]")]

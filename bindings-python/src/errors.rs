@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
 
-/// All classes, found when the module is made: an interpreter that shuts down imports nothing any more.
+/// All classes, found when the first client is made: an interpreter that shuts down imports nothing any more.
 static CLASSES: PyOnceLock<Vec<(Code, Py<PyAny>)>> = PyOnceLock::new();
 
 /// The one table from codes to classes.
@@ -33,12 +33,12 @@ const NAMES: [(Code, &str); 18] = [
 ];
 
 /// Finds every class.
-pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
-    let module = PyModule::import(py, "bandog.errors")?;
-    let found = NAMES.iter().map(|(code, name)| Ok((*code, module.getattr(*name)?.unbind())));
-    let found = found.collect::<PyResult<Vec<_>>>()?;
-    let _ = CLASSES.set(py, found);
-    Ok(())
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<&[(Code, Py<PyAny>)]> {
+    let find = || {
+        let module = PyModule::import(py, "bandog.errors")?;
+        NAMES.iter().map(|(code, name)| Ok((*code, module.getattr(*name)?.unbind()))).collect::<PyResult<Vec<_>>>()
+    };
+    CLASSES.get_or_try_init(py, find).map(Vec::as_slice)
 }
 
 /// The exception for an error of the core.
@@ -62,8 +62,8 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         let span = error.free_at_latest().map(crate::convert::seconds);
         fields.set_item(intern!(py, "free_at_latest"), span)?;
     }
-    let class = CLASSES.get(py).and_then(|all| all.iter().find(|(code, _)| *code == error.code()));
-    let class = class.ok_or_else(|| PyRuntimeError::new_err("bandog.errors was not imported"))?;
+    let class = prepare(py)?.iter().find(|(code, _)| *code == error.code());
+    let class = class.ok_or_else(|| PyRuntimeError::new_err("a code without a class"))?;
     let value = class.1.bind(py).call((error.to_string(),), Some(&fields))?;
     Ok(PyErr::from_value(value))
 }

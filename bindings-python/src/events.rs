@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bandog::Event as Told;
 use bandog::host::{self, Filter, Listener, Signals};
+use bandog::{Code, Event as Told};
 use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration, PyStopIteration};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,6 +12,7 @@ use crate::block::refuse_in_loop;
 use crate::convert::seconds;
 use crate::errors::{fail, raise};
 use crate::owner;
+use crate::poke::Poke;
 use crate::port::Bell;
 use crate::shared::Shared;
 
@@ -75,26 +76,61 @@ impl Event {
 pub(crate) struct Events {
     client: Arc<Shared>,
     listener: Listener,
-    /// The loop that awaits the next one.
-    bell: Arc<Mutex<Option<Arc<Bell>>>>,
+    ears: Arc<Mutex<Ears>>,
+}
+
+/// Who is woken by the next one, beside threads.
+#[derive(Default)]
+struct Ears {
+    /// The loop that awaits it.
+    bell: Option<Arc<Bell>>,
+    /// Greenlets of gevent that wait for it.
+    pokes: Vec<Arc<Poke>>,
+}
+
+impl Ears {
+    fn wake(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+        self.pokes.iter().for_each(|poke| poke.set());
+    }
 }
 
 impl Events {
-    pub(crate) fn open(py: Python<'_>, client: &Arc<Shared>, filter: Filter, capacity: usize) -> PyResult<Self> {
-        if capacity == 0 {
-            return Err(fail(py, bandog::Code::InvalidOption, "capacity is 0: nothing could ever be read"));
-        }
-        let bell = Arc::new(Mutex::new(None::<Arc<Bell>>));
+    pub(crate) fn open(py: Python<'_>, client: &Arc<Shared>, filter: Filter, capacity: i128) -> PyResult<Self> {
+        let capacity = usize::try_from(capacity).ok().filter(|capacity| *capacity > 0).ok_or_else(|| {
+            fail(py, Code::InvalidOption, "capacity is out of range: give how many events may wait, at least 1")
+        })?;
+        let ears = Arc::new(Mutex::new(Ears::default()));
         let listener = host::listen(&client.driver, filter, capacity, {
-            let bell = Arc::clone(&bell);
-            move || {
-                if let Some(bell) = &*guard(&bell) {
-                    bell.ring();
-                }
-            }
+            let ears = Arc::clone(&ears);
+            move || guard(&ears).wake()
         });
         let listener = listener.map_err(|error| raise(py, &error))?;
-        Ok(Self { client: Arc::clone(client), listener, bell })
+        Ok(Self { client: Arc::clone(client), listener, ears })
+    }
+
+    /// Lets gevent's hub run the other greenlets until there is one.
+    fn cooperate(&self, py: Python<'_>, wait_read: &Bound<'_, PyAny>) -> PyResult<Option<Told>> {
+        let poke = Arc::new(Poke::new()?);
+        guard(&self.ears).pokes.push(Arc::clone(&poke));
+        let told = loop {
+            // Looked for after the poke was laid out, so that none slips through between the two.
+            if let Some(told) = self.listener.try_next() {
+                break Ok(Some(told));
+            }
+            if self.is_over() {
+                break Ok(None);
+            }
+            // A kill, a timeout or Ctrl-C of gevent comes out of here.
+            if let Err(raised) = wait_read.call1((poke.fd(),)).and_then(|_| py.check_signals()) {
+                break Err(raised);
+            }
+            poke.clear();
+        };
+        guard(&self.ears).pokes.retain(|other| !Arc::ptr_eq(other, &poke));
+        told
     }
 
     fn is_over(&self) -> bool {
@@ -113,9 +149,7 @@ impl Events {
     /// Ends it, also for those who wait.
     fn close(&self) {
         self.listener.close();
-        if let Some(bell) = &*guard(&self.bell) {
-            bell.ring();
-        }
+        guard(&self.ears).wake();
     }
 
     #[pyo3(signature = () -> "Self")]
@@ -146,6 +180,9 @@ impl Events {
             return Ok(Some(Event::new(told)));
         }
         refuse_in_loop(py, &self.client, "async for event in events")?;
+        if let Some(wait_read) = owner::gevent_wait_read(py)? {
+            return Ok(self.cooperate(py, &wait_read)?.map(Event::new));
+        }
         let mut raised = None;
         let told = py.detach(|| {
             self.listener.next_blocking(Signals::Guarded, &mut || {
@@ -202,7 +239,7 @@ impl NextEvent {
             return Err(PyStopAsyncIteration::new_err(()));
         }
         let port = events.client.port(&event_loop)?;
-        *guard(&events.bell) = Some(port.get().bell());
+        guard(&events.ears).bell = Some(port.get().bell());
         // Looked for after the bell was hung, so that none slips through between the two.
         if let Some(told) = events.listener.try_next() {
             return Err(PyStopIteration::new_err((Event::new(told),)));

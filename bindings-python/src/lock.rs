@@ -208,7 +208,7 @@ impl Lock {
     ///
     /// At most `capacity` events wait to be read; the oldest give way, and `dropped` counts them.
     #[pyo3(signature = (capacity: "int" = 1024) -> "Events")]
-    fn events(&self, py: Python<'_>, capacity: usize) -> PyResult<Events> {
+    fn events(&self, py: Python<'_>, capacity: i128) -> PyResult<Events> {
         Events::open(py, &self.client, Filter::Name(self.name.clone()), capacity)
     }
 

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use bandog::host::{self, LocalOwner};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,16 +14,22 @@ use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::shared;
 
-/// `sys.modules`, and the function that hears of the end of an owner.
-static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-static ENDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
 /// Finds what cannot be found any more when the interpreter shuts down.
-pub(crate) fn prepare(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
-    let _ = MODULES.set(py, py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind());
-    let _ = ENDED.set(py, module.getattr("_owner_ended")?.unbind());
-    Ok(())
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    modules(py)?;
+    owner_ended(py).map(drop)
+}
+
+fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
+    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let find = || Ok::<_, PyErr>(py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind());
+    MODULES.get_or_try_init(py, find).map(|found| found.bind(py))
+}
+
+fn owner_ended(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static ENDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let find = || py.import("bandog._native")?.getattr("_owner_ended").map(Bound::unbind);
+    ENDED.get_or_try_init(py, find).map(|found| found.bind(py))
 }
 
 /// The owner on whose behalf this very call is made.
@@ -97,8 +102,7 @@ fn imported<'a, 'py>(
     if let Some(found) = cell.get(py) {
         return Ok(Some(found.bind(py)));
     }
-    let Some(modules) = MODULES.get(py) else { return Ok(None) };
-    let Some(module) = modules.bind(py).get_item(module)? else { return Ok(None) };
+    let Some(module) = modules(py)?.get_item(module)? else { return Ok(None) };
     // A module still being imported lacks the function: not in use yet. One that is taken down has `None` there.
     let Some(found) = module.getattr(function).ok().filter(|found| !found.is_none()) else { return Ok(None) };
     Ok(Some(cell.get_or_init(py, || found.unbind()).bind(py)))
@@ -151,8 +155,7 @@ fn of_object(object: &Bound<'_, PyAny>, ended_hook: &Bound<'_, pyo3::types::PySt
     if let Some(owner) = found {
         return Ok(owner);
     }
-    let Some(ended) = ENDED.get(py) else { return Err(PyRuntimeError::new_err("bandog was not imported")) };
-    let ended = ended.bind(py);
+    let ended = owner_ended(py)?;
     let weak = PyWeakrefReference::new_with(object, ended)?.unbind();
     let owner = host::next_owner();
     let stale = with_known(|known| known.insert(key, Known { weak, owner }));

@@ -1,7 +1,7 @@
 //! One event loop: a mailbox, a descriptor that wakes it, and what waits in it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bandog::Error;
@@ -31,6 +31,8 @@ struct PortState {
     pending: HashMap<u64, Arc<Slot>>,
     /// Futures of those who await an event.
     watchers: Vec<Py<PyAny>>,
+    /// Futures of those who await the end of a client, with whether that has come.
+    closers: Vec<(Arc<AtomicBool>, Py<PyAny>)>,
     losses: Option<Arc<LossBook>>,
     /// Callbacks that are coroutines, while they run: the loop itself keeps no hold of them.
     tasks: HashMap<usize, Py<PyAny>>,
@@ -143,6 +145,30 @@ impl Port {
         Ok(future)
     }
 
+    /// A future of the end of this client, which waits on a thread of its own: those of the loop may all be taken.
+    pub(crate) fn close_client<'py>(
+        &self,
+        client: &Arc<Shared>,
+        event_loop: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let future = event_loop.call_method0(intern!(event_loop.py(), "create_future"))?;
+        let closed = Arc::new(AtomicBool::new(false));
+        lock(&self.state).closers.push((Arc::clone(&closed), future.clone().unbind()));
+        let bell = self.bell();
+        let started = client.close_aside({
+            let closed = Arc::clone(&closed);
+            move || {
+                closed.store(true, Ordering::Release);
+                bell.ring();
+            }
+        });
+        if let Err(error) = started {
+            lock(&self.state).closers.retain(|(flag, _)| !Arc::ptr_eq(flag, &closed));
+            return Err(error.into());
+        }
+        Ok(future)
+    }
+
     /// The losses told in this loop.
     pub(crate) fn losses(&self, client: &Arc<Shared>) -> Result<Arc<LossBook>, Error> {
         if let Some(book) = &lock(&self.state).losses {
@@ -226,8 +252,19 @@ impl Port {
         for due in losses.iter().flat_map(|losses| losses.due()) {
             Self::call(slf, &due);
         }
+        let (closed, closing) = {
+            let mut state = lock(&self.state);
+            let (closed, open) =
+                std::mem::take(&mut state.closers).into_iter().partition(|(flag, _)| flag.load(Ordering::Acquire));
+            state.closers = open;
+            let closed: Vec<_> = closed;
+            (closed, state.closing && state.closers.is_empty())
+        };
+        for (_, future) in closed {
+            resolve(future.bind(py));
+        }
         // What was pending had its last mail before this: closing a client ends every wish.
-        if lock(&self.state).closing {
+        if closing {
             self.retire(py);
         }
     }

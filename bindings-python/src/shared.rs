@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use bandog::ClientId;
 use bandog::host::{self, LocalOwner};
+use bandog::{ClientId, Code, Error};
+use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 
 use crate::callbacks::LossBook;
@@ -49,6 +51,20 @@ impl Shared {
     /// Releases what is held and ends every wish, within the time one request may take.
     pub(crate) fn close(&self, py: Python<'_>) {
         self.close_within(py, self.op_timeout);
+    }
+
+    /// The same on a thread of its own: nothing may be waited for here. `done` is called when
+    /// it is over, and must not touch Python.
+    pub(crate) fn close_aside(self: &Arc<Self>, done: impl Fn() + Send + 'static) -> std::io::Result<()> {
+        let this = Arc::clone(self);
+        let close = move || {
+            host::close(&this.driver, this.op_timeout);
+            // Before the word: a loop that hears of the end leaves in the same turn, which may be its last.
+            // Without an interpreter there is nobody left to be told.
+            Python::try_attach(|py| this.leave_loops(py));
+            done();
+        };
+        std::thread::Builder::new().name("bandog-close".into()).spawn(close).map(drop)
     }
 
     /// What this client has with a running loop; made at the first call in it.
@@ -98,6 +114,10 @@ impl Shared {
 
     fn close_within(&self, py: Python<'_>, within: Duration) {
         py.detach(|| host::close(&self.driver, within));
+        self.leave_loops(py);
+    }
+
+    fn leave_loops(&self, py: Python<'_>) {
         *guard(&self.losses) = None;
         let ports: Vec<_> = guard(&self.ports).drain().collect();
         for (_, (_, port)) in ports {
@@ -120,9 +140,20 @@ pub(crate) fn owner_gone(owner: LocalOwner) {
     }
 }
 
+/// The thread that ends the program, once it does.
+static EXITING: Mutex<Option<ThreadId>> = Mutex::new(None);
+
+/// `SystemExit` for a call that the end of the program cut short in a thread of the background. All that could be
+/// done with an error there is to print it.
+pub(crate) fn cut_short(error: &Error) -> Option<PyErr> {
+    let exiting = (*guard(&EXITING))?;
+    (error.code() == Code::Closed && exiting != std::thread::current().id()).then(|| PySystemExit::new_err(()))
+}
+
 /// At the end of the program: releases what is held if the server answers soon.
 #[pyfunction]
 pub(crate) fn _exit(py: Python<'_>) {
+    *guard(&EXITING) = Some(std::thread::current().id());
     let end = Instant::now() + AT_EXIT;
     for client in clients() {
         client.close_within(py, end.saturating_duration_since(Instant::now()));

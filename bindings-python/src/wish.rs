@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::convert::seconds;
 use crate::errors::raise;
 use crate::hold::{Blocks, Hold, Home};
-use crate::shared::Shared;
+use crate::shared::{Shared, cut_short};
 
 /// Who asks, in a wish that says so.
 pub(crate) fn owner_of(wish: &mut Wish) -> Option<&mut LocalOwner> {
@@ -50,6 +50,9 @@ impl Answer {
         home: &Home,
         result: Result<Settled, Error>,
     ) -> PyResult<Py<PyAny>> {
+        if let Some(exit) = result.as_ref().err().and_then(cut_short) {
+            return Err(exit);
+        }
         let settled = match (result, self) {
             (Ok(settled), _) => settled,
             // Released inside the block already: leaving it does nothing more.

@@ -166,3 +166,18 @@ def test_a_hold_has_no_truth_of_its_own(client: bandog.Client, name: str) -> Non
         assert "__len__" not in dir(hold)
         assert repr(hold).startswith(f"<bandog.Hold '{name}'".replace("'", '"'))
         assert hold.owner not in repr(hold)
+
+
+@pytest.mark.parametrize("bad", [0, -1, -(2**70), 2**70])
+def test_capacities_that_cannot_work(nowhere: bandog.Client, bad: int) -> None:
+    for events in (nowhere.events, nowhere.lock("x").events):
+        with pytest.raises(bandog.InvalidOption, match="capacity"):
+            events(capacity=bad)
+
+
+@pytest.mark.parametrize("bad", ["\ud800", "x" * 512, "é" * 256], ids=["surrogate", "long", "long in bytes"])
+def test_name_prefixes_that_cannot_work(bad: str) -> None:
+    with pytest.raises(bandog.InvalidOption, match="name_prefix"):
+        bandog.connect("redis://127.0.0.1:1", name_prefix=bad)
+    with pytest.raises(TypeError):
+        bandog.connect("redis://127.0.0.1:1", name_prefix=5)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ import redis
 
 import bandog
 from conftest import eventually
+from support.redisserver import until_waiting
 
 Start = Callable[[str], Any]
 
@@ -204,6 +205,37 @@ def test_f30_used_in_del_while_the_interpreter_goes(program: Start, name: str, w
     assert out.splitlines()[0] == "made"
     assert len(out.splitlines()) == 5
     assert "Panic" not in out
+
+
+@pytest.mark.parametrize("face", ["acquire", "with", "coroutine", "decorator", "caught"])
+def test_f30_exit_is_quiet_beside_threads_that_wait(
+    program: Start, client: bandog.Client, raw: redis.Redis, name: str, face: str
+) -> None:
+    with client.lock(name):
+        one = program(f"""
+            import asyncio
+            lock = client.lock({name!r})
+            def acquire(): lock.acquire()
+            def block():
+                with lock: pass
+            async def main():
+                async with lock: pass
+            @bandog.locked({name!r}, client=client)
+            def decorated(): pass
+            def caught():
+                while True:
+                    try: lock.acquire()
+                    except bandog.LockError: pass
+            jobs = {{"acquire": acquire, "with": block, "coroutine": lambda: asyncio.run(main()),
+                    "decorator": decorated, "caught": caught}}
+            for _ in range(3): threading.Thread(target=jobs[{face!r}], daemon=True).start()
+            print("waiting")
+            sys.stdin.readline()
+        """)
+        assert one.line() == "waiting"
+        until_waiting(raw, name)
+        time.sleep(0.1)
+        assert one.end() == (0, "", "")
 
 
 def test_r2_exit_with_a_server_that_does_not_answer(own_server: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import bandog
+from conftest import Program
 
 
 def test_another_thread_is_another_owner(client: bandog.Client, name: str) -> None:
@@ -158,3 +159,54 @@ def test_a_greenlet_that_ended_holds_nothing_for_long(program: Callable[[str], A
     """)
     code, out, err = one.end()
     assert (code, out.strip(), err) == (0, "True", "")
+
+
+@pytest.mark.parametrize("what", ["events", "close", "with"])
+def test_gevent_runs_on_beside_events_and_close(own_server: Any, what: str) -> None:
+    """The hub ticks while one greenlet waits for an event, or for a server that does not answer."""
+    one = Program(
+        own_server.url,
+        f"""
+        from gevent import monkey; monkey.patch_all()
+        import gevent
+        what, pid = {what!r}, {own_server.process.pid}
+        client = bandog.connect(url, op_timeout=1)
+        ticks = []
+        def tick():
+            while True:
+                ticks.append(time.monotonic())
+                gevent.sleep(0.005)
+        lock = client.lock("x")
+        lock.acquire()
+        events = client.events()
+        got = []
+        def listen():
+            for event in events: got.append(event.kind)
+        if what == "events":
+            readers = [gevent.spawn(listen) for _ in range(3)]
+            ticker = gevent.spawn(tick)
+            gevent.sleep(0.5)
+            ahead = len(ticks)
+            lock.release()
+            lock.acquire()
+            gevent.sleep(0.1)
+            killed = readers.pop()
+            killed.kill()
+            events.close()
+            gevent.joinall(readers, timeout=5, raise_error=True)
+            assert sorted(got) == ["acquired", "released"], got
+        else:
+            os.kill(pid, 19)
+            ticker = gevent.spawn(tick)
+            gevent.sleep(0.01)
+            if what == "close": client.close()
+            else:
+                with client: pass
+            os.kill(pid, 18)
+            ahead = len(ticks)
+        # Without the hub there is none at all.
+        assert ahead > 20, ahead
+        print("fine")
+        """,
+    )
+    assert one.end() == (0, "fine\n", "")

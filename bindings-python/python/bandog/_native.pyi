@@ -202,8 +202,9 @@ class Hold:
         """
         Calls `function(*args)` once if the lock is lost; at once if that has happened already.
 
-        For a hold acquired in a coroutine it runs in that event loop, else on a thread of this package. What
-        it raises goes to the loop's exception handler or `sys.unraisablehook`, and harms nobody.
+        For a hold acquired in a coroutine it runs in that event loop, where it may be a coroutine function;
+        else on a thread of this package, where others may run at the same time: one that is slow delays no
+        other. What it raises goes to the loop's exception handler or `sys.unraisablehook`, and harms nobody.
 
         ```python
         stop = threading.Event()
@@ -397,7 +398,7 @@ def connect(
     max_hold: float | timedelta | None = ...,
     local_reentry: bool = False,
     allow_blocking_in_loop: bool = False,
-    name_prefix: str = "",
+    name_prefix: str = ...,
     tls_ca: str | bytes | None = None,
     tls_certificate: str | bytes | None = None,
     tls_key: str | bytes | None = None,
