@@ -64,6 +64,19 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     }
     let class = prepare(py)?.iter().find(|(code, _)| *code == error.code());
     let class = class.ok_or_else(|| PyRuntimeError::new_err("a code without a class"))?;
-    let value = class.1.bind(py).call((error.to_string(),), Some(&fields))?;
+    let value = class.1.bind(py).call((text(error),), Some(&fields))?;
     Ok(PyErr::from_value(value))
+}
+
+/// The driver names its own options; all but one are called the same here.
+fn text(error: &Error) -> String {
+    let message = error.message().replace("tls_client_certificate", "tls_certificate and tls_key");
+    if message == error.message() {
+        return error.to_string();
+    }
+    let told = Error::new(error.code(), message);
+    match error.name() {
+        Some(name) => told.of(name).to_string(),
+        None => told.to_string(),
+    }
 }

@@ -1,4 +1,4 @@
-"""The Python in README.md and docs/ runs as it stands there, and every file they name exists."""
+"""The Python in README.md, docs/ and examples/ runs as it stands there, and every file they name exists."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ def test_snippet_runs(code: str, url: str) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert not ran.stderr
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.name)
+def test_example_runs(example: Path, url: str) -> None:
+    env = os.environ | {"BANDOG_URL": url}
+    command = [sys.executable, "-W", "error", str(example)]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
+    assert ran.returncode == 0, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert ran.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

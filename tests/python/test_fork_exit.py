@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -356,18 +357,23 @@ def test_f31_a_signal_that_does_not_raise_does_not_end_the_wait(
 
 
 def test_f31_ctrl_c_ends_a_wait_at_once(program: Start, client: bandog.Client, name: str) -> None:
+    took = []
     with client.lock(name):
         one = program(f"""
-            print("waiting")
-            try:
-                client.lock({name!r}).acquire()
-            except KeyboardInterrupt:
-                print("interrupted")
+            for _ in range(5):
+                try:
+                    print("waiting")
+                    client.lock({name!r}).acquire()
+                except KeyboardInterrupt:
+                    print("interrupted")
         """)
-        assert one.line() == "waiting"
-        time.sleep(0.1)
-        start = time.monotonic()
-        os.kill(one.process.pid, signal.SIGINT)
-        assert one.line() == "interrupted"
-        assert time.monotonic() - start < 0.1
+        for _ in range(5):
+            assert one.line() == "waiting"
+            time.sleep(0.1)
+            start = time.monotonic()
+            os.kill(one.process.pid, signal.SIGINT)
+            assert one.line() == "interrupted"
+            took.append(time.monotonic() - start)
         assert one.end()[0] == 0
+    assert statistics.median(took) < 0.1
+    assert max(took) < 1

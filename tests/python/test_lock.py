@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -65,10 +66,15 @@ def test_busy_is_none_or_a_timeout(client: bandog.Client, other: bandog.Client, 
     with other.lock(name):
         lock = client.lock(name)
         assert lock.try_acquire() is None
-        start = time.monotonic()
-        with pytest.raises(bandog.LockTimeout) as caught:
-            lock.acquire(wait=0.2)
-        assert 0.19 <= time.monotonic() - start < 0.25 + 0.1
+        took = []
+        for _ in range(5):
+            start = time.monotonic()
+            with pytest.raises(bandog.LockTimeout) as caught:
+                lock.acquire(wait=0.2)
+            took.append(time.monotonic() - start)
+        assert min(took) >= 0.19
+        assert statistics.median(took) < 0.25
+        assert max(took) < 1
         assert caught.value.name == name
         assert caught.value.code == "timeout"
         with pytest.raises(bandog.LockTimeout), client.lock(name, wait=0):

@@ -126,16 +126,20 @@ def test_f31_an_inner_level(slow: bandog.Client, raw: redis.Redis, name: str) ->
 def test_f31_a_release(slow: bandog.Client, raw: redis.Redis, name: str) -> None:
     """An interrupted release goes on: the lock is free, not waiting for its lease to end."""
     lock = slow.lock(name)
+    late = []
     with Alarm() as alarm:
         for after in steps(2.5 * DELAY, 50):
             hold = lock.acquire()
-            late = alarm.during(after, hold.release)
-            assert late is None or late < 0.05
+            late.append(alarm.during(after, hold.release))
             if hold.valid:
                 # It rang before the release was called.
                 hold.release()
             eventually(lambda: not raw.exists(name), 1)
             assert lock.count == 0
+    hits = sorted(one for one in late if one is not None)
+    assert len(hits) > 10
+    assert hits[-2] < 0.05
+    assert hits[-1] < 0.5
 
 
 def test_f31_a_handover(slow: bandog.Client, other: bandog.Client, raw: redis.Redis, name: str) -> None:
