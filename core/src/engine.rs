@@ -15,15 +15,16 @@ use crate::channels::Channels;
 use crate::config::Config;
 use crate::errand::Errand;
 use crate::error::{Code, Error};
-use crate::event::Event;
+use crate::event::{Event, LossReason};
 use crate::hold::Phase;
 use crate::holds::Holds;
 use crate::io::{CallError, CallId, HoldId, HoldView, LevelId, Link, OpId, Outcome, Output, Push, Value, Wire};
+use crate::loss::lost_text;
 use crate::name::Name;
 use crate::owner::{ClientId, HoldNumber, LocalOwner, WireOwner};
 use crate::release::Release;
 use crate::slab::Slab;
-use crate::time::Time;
+use crate::time::{Millis, Time};
 use crate::waiters::Queue;
 use crate::watchdog::ServerClock;
 use crate::wheel::Wheel;
@@ -47,6 +48,8 @@ pub struct Engine {
     /// Some server was there: a request went out to it.
     pub(crate) reached: bool,
     pub(crate) closed: bool,
+    /// What was lost by closing, and when: told to whoever asks, though it is released.
+    pub(crate) cut_short: BTreeMap<HoldId, Time>,
     pub(crate) listening: bool,
     next_number: u64,
     pub(crate) out: VecDeque<Output>,
@@ -96,6 +99,7 @@ impl Engine {
             down_since: None,
             reached: false,
             closed: false,
+            cut_short: BTreeMap::new(),
             listening: false,
             next_number: seed % (1 << 31),
             out: VecDeque::new(),
@@ -271,6 +275,10 @@ impl Engine {
     /// What a hold looks like at this instant; `None` once it is released.
     #[must_use]
     pub fn view(&self, now: Time, hold: HoldId) -> Option<HoldView> {
+        if let Some(&deadline) = self.cut_short.get(&hold) {
+            let lost = Some(LossReason::Closed);
+            return Some(HoldView { valid: false, lost, count: 0, remaining: Millis::ZERO, deadline });
+        }
         self.holds.get(hold).filter(|hold| hold.phase != Phase::Released).map(|hold| hold.view(now))
     }
 
@@ -285,6 +293,7 @@ impl Engine {
             Some(hold) if hold.phase != Phase::Released => {
                 Err(self.lost_error(&hold.name, hold.number, hold.why_lost(now)))
             }
+            _ if self.cut_short.contains_key(&hold) => Err(Error::new(Code::LockLost, lost_text(LossReason::Closed))),
             _ => Err(released()),
         }
     }
@@ -374,6 +383,8 @@ pub(crate) fn released() -> Error {
     Error::new(Code::NotOwner, "this hold was released already: release it once, acquire the lock anew to go on")
 }
 
-pub(crate) fn closed() -> Error {
-    Error::new(Code::Closed, "the client is closed: make a new one with connect")
+/// What is said to whoever uses a client that was closed.
+#[must_use]
+pub fn closed() -> Error {
+    Error::new(Code::Closed, "the client was closed: make a new one")
 }

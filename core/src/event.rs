@@ -18,6 +18,8 @@ pub enum LossReason {
     Overwritten,
     /// `max_hold` passed and the last lease ran out.
     MaxHold,
+    /// The client was closed while it was held.
+    Closed,
 }
 
 impl LossReason {
@@ -29,6 +31,7 @@ impl LossReason {
             Self::Taken => "taken",
             Self::Overwritten => "overwritten",
             Self::MaxHold => "max_hold",
+            Self::Closed => "closed",
         }
     }
 }

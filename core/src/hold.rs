@@ -23,6 +23,8 @@ pub(crate) const ARROWS: &[Arrow] = &[
     ("doubtful", "deadline", "lost"),
     ("live",     "not ours", "lost"),     // taken, or overwritten
     ("doubtful", "not ours", "lost"),
+    ("live",     "closed",   "lost"),     // the client closes; told before the release
+    ("doubtful", "closed",   "lost"),
     ("live",     "released", "released"), // renewal ends before the first byte of the release
     ("doubtful", "released", "released"),
     ("lost",     "released", "released"),

@@ -37,6 +37,7 @@ impl Engine {
         let arrow = match why {
             LossReason::Expired | LossReason::MaxHold => "deadline",
             LossReason::Taken | LossReason::Overwritten => "not ours",
+            LossReason::Closed => "closed",
         };
         hold.arrow(arrow, Phase::Lost(why));
         // A grant that nobody claimed is nobody's loss.
@@ -46,6 +47,17 @@ impl Engine {
             self.event(Event::Lost { name, hold: id, why });
         }
         self.sweep(now, id);
+    }
+
+    /// The application is about to close although locks are held: whoever relies on them is told, before
+    /// [`Engine::close`] releases them. Not for the end of a program, where nobody is left to tell.
+    pub fn lose_all(&mut self, now: Time) {
+        for id in self.holds.ids() {
+            if self.holds.get(id).is_some_and(|hold| hold.is_valid(now) && !hold.levels.is_empty()) {
+                self.cut_short.insert(id, now);
+                self.lose(now, id, LossReason::Closed);
+            }
+        }
     }
 
     /// Stops the renewal of a hold that nobody can release any more; the server frees it in time.
@@ -87,12 +99,16 @@ impl Engine {
     }
 
     pub(crate) fn lost_error(&self, name: &Name, number: HoldNumber, why: LossReason) -> Error {
-        let what = format!("the lock was lost ({why}), another may hold it: undo or check what was done under it");
-        Error::not_held(Code::LockLost, name, &self.wire_owner(number).to_string(), &what)
+        Error::not_held(Code::LockLost, name, &self.wire_owner(number).to_string(), &lost_text(why))
     }
 
     /// What one is told who asks for what it does not hold. Its own number stands for that of a hold.
     pub(crate) fn not_owner(&self, name: &Name, owner: LocalOwner, what: &str) -> Error {
         Error::not_held(Code::NotOwner, name, &self.wire_owner(HoldNumber(owner.0)).to_string(), what)
     }
+}
+
+/// What happened and what to do.
+pub(crate) fn lost_text(why: LossReason) -> String {
+    format!("the lock was lost ({why}), another may hold it: undo or check what was done under it")
 }

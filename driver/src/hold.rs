@@ -59,15 +59,14 @@ impl Hold {
 
     /// Waits until the hold is lost, and says why. Never ends for a hold that is released.
     pub async fn lost(&self) -> LossReason {
-        let Ok(listener) = host::listen(&self.client, Filter::Loss(self.handle.clone()), 1, || {}) else {
-            return std::future::pending().await;
-        };
+        let listener = host::listen(&self.client, Filter::Loss(self.handle.clone()), 1, || {});
         // Looked at after listening began, so that no loss falls in between.
         if let Ok(Some(view)) = self.handle.view(&self.client)
             && let Some(why) = view.lost
         {
             return why;
         }
+        let Ok(listener) = listener else { return std::future::pending().await };
         loop {
             match poll_fn(|context| listener.poll_next(context)).await {
                 Some(Event::Lost { why, .. }) => return why,

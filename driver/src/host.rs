@@ -246,8 +246,18 @@ pub fn listen(
 
 /// Ends every wish with `closed`, releases what is held if the server answers within `within`, ends all
 /// listeners, stops the keeper's thread and waits for it, at most a second. Harmless when repeated.
+///
+/// For the end of a program: nobody is told that what it holds is over. A client that is closed while
+/// the program goes on is closed by [`close_and_tell`].
 pub fn close(client: &Client, within: Duration) {
-    blocking::close(client.shared(), within);
+    blocking::close(client.shared(), within, false);
+}
+
+/// As [`close`], and first every hold that is still valid is lost with
+/// [`LossReason::Closed`](crate::LossReason::Closed): sections that run on without their lock are told by
+/// event, by [`Handle::view`] and by [`Handle::check`], before anything is released.
+pub fn close_and_tell(client: &Client, within: Duration) {
+    blocking::close(client.shared(), within, true);
 }
 
 /// Whether this process was forked from the one that made the handle.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use bandog_core::error::{Code, Error};
+use bandog_core::error::Error;
 use bandog_core::event::Event;
 use bandog_core::io::HoldId;
 use bandog_core::name::Name;
@@ -15,6 +15,7 @@ use crate::fork;
 use crate::handle::Handle;
 use crate::parker::Parker;
 use crate::shared::Shared;
+use crate::turn::closed;
 use crate::waiter::{Wake, lock};
 
 /// Which events a listener gets.
@@ -162,7 +163,7 @@ impl Drop for Listener {
 impl Ears {
     pub(crate) fn add(&mut self, queue: &Arc<Queue>) -> Result<(), Error> {
         if self.closed {
-            return Err(Error::new(Code::Closed, "the client was closed: make a new one"));
+            return Err(closed());
         }
         match &queue.filter {
             Filter::Loss(handle) => self.losses.entry(handle.hold()).or_default().push(queue.clone()),

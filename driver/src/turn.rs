@@ -5,9 +5,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, MutexGuard};
 
 use bandog_core::Engine;
-use bandog_core::error::{Code, Error};
+use bandog_core::error::Error;
 use bandog_core::io::{AcquireRequest, CallError, CallId, OpId, Outcome, Output, Wire};
 use bandog_core::time::Time;
+
+pub(crate) use bandog_core::engine::closed;
 
 use crate::host::{Settled, Wish};
 use crate::listen::{Ears, Queue};
@@ -281,8 +283,4 @@ pub(crate) fn settled(outcome: Outcome) -> Result<Settled, Error> {
         Outcome::Status(status) => Ok(Settled::Status(status)),
         Outcome::Failed(error) => Err(error),
     }
-}
-
-pub(crate) fn closed() -> Error {
-    Error::new(Code::Closed, "the client was closed: make a new one")
 }

@@ -279,3 +279,41 @@ fn close_releases_what_is_held_and_ends_what_waits() {
         !clients.contains("name=bandog:")
     }));
 }
+
+#[test]
+fn closing_within_a_section_is_told_and_the_end_of_a_program_is_not() {
+    use bandog::host::{self, Filter};
+    let server = Server::start();
+    for told in [true, false] {
+        let client = client(&server);
+        let lock = client.lock("order_lock").unwrap();
+        let held = lock.acquire_blocking().unwrap();
+        let handle = held.handle().clone();
+        let losses = host::listen(&client, Filter::Losses, 8, || {}).unwrap();
+        let mut lost = Box::pin(held.lost());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(lost.as_mut().poll(&mut context).is_pending());
+        if told {
+            host::close_and_tell(&client, millis(200));
+            assert_eq!(wait(lost), bandog::LossReason::Closed);
+            let Some(bandog::Event::Lost { why, .. }) = losses.try_next() else { panic!("it is an event") };
+            assert_eq!(why, bandog::LossReason::Closed);
+            assert_eq!(handle.view(&client).unwrap().unwrap().lost, Some(bandog::LossReason::Closed));
+            assert_eq!(wait(held.lost()), bandog::LossReason::Closed);
+            let error = held.check().unwrap_err();
+            assert_eq!((error.code(), error.owner()), (Code::LockLost, Some(handle.owner())));
+        } else {
+            host::close(&client, millis(200));
+            assert!(lost.as_mut().poll(&mut context).is_pending());
+            drop(lost);
+            assert_eq!(handle.view(&client).unwrap(), None);
+        }
+        assert_eq!(losses.try_next(), None);
+        assert!(!held.valid());
+        assert!(!ask::<bool>(&mut raw(&server), &["EXISTS", "order_lock"]));
+        let error = held.release_blocking().unwrap_err();
+        assert_eq!((error.code(), error.message()), (Code::Closed, "the client was closed: make a new one"));
+        let error = client.lock("order_lock").unwrap().events().unwrap_err();
+        assert_eq!((error.code(), error.message()), (Code::Closed, "the client was closed: make a new one"));
+    }
+}

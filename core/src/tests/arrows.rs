@@ -1,7 +1,7 @@
 //! Every arrow of every machine is taken by some scenario; and none that is not listed, which
 //! `arrows::take` sees to wherever a machine runs.
 
-use super::{acquire, cancel, links, reentry, release, road, together, waiting, watchdog};
+use super::{acquire, cancel, close, links, reentry, release, road, together, waiting, watchdog};
 use crate::arrows::taken::missing;
 
 #[test]
@@ -20,6 +20,7 @@ fn every_arrow_is_taken() {
         acquire::what_passes_is_tried_again,
         cancel::r1_cancelled_in_every_state,
         cancel::r1_cancelled_while_waiting,
+        close::closing_within_a_section_is_a_loss_told_before_the_release,
         links::a_wait_outlasts_its_server,
         links::a_channel_nobody_wants_any_more_is_not_asked_for_again,
         links::whatever_became_of_a_subscription_it_is_asked_for_again_with_the_link,

@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::error::Code;
+use crate::event::LossReason;
 use crate::io::{AcquireRequest, Link, Outcome, Wire};
 use crate::time::Millis;
 
@@ -29,6 +30,40 @@ fn closing_releases_everything_and_refuses_everything() {
     w.freed(1, &taken);
     let op = w.release(0, &held);
     assert_eq!(w.error(0, op).code(), Code::NotOwner);
+    w.live(30_000);
+    w.assert_clean();
+}
+
+#[test]
+pub(super) fn closing_within_a_section_is_a_loss_told_before_the_release() {
+    let mut w = World::new(1);
+    let held = w.hold(0, ask(1));
+    let inner = w.hold(0, ask(1));
+    let doubtful = w.hold(0, AcquireRequest { name: name("d"), ..ask(1) });
+    w.tell(0, |engine, _| engine.doubt(doubtful.hold));
+    let over = w.hold(0, AcquireRequest { name: name("m"), ..ask(1) });
+    let _releasing = w.release(0, &over);
+    w.fresh(0);
+    let seen = w.kinds(0).len();
+    w.tell(0, |engine, now| engine.lose_all(now));
+    assert_eq!(w.kinds(0)[seen..], ["lost", "lost"]);
+    assert_eq!(w.fresh(0), [""; 0], "told first");
+    w.tell(0, |engine, now| engine.close(now, CALLER));
+    assert_eq!(w.fresh(0), ["-0", "-0"]);
+    for settled in [false, true] {
+        if settled {
+            w.run();
+        }
+        for held in [&held, &inner, &doubtful] {
+            let engine = &w.clients[0].engine;
+            let view = engine.view(w.now, held.hold).unwrap();
+            assert_eq!((view.valid, view.lost, view.count), (false, Some(LossReason::Closed), 0));
+            let error = engine.check(w.now, held.hold).unwrap_err();
+            assert_eq!(error.code(), Code::LockLost);
+            assert!(error.message().contains("(closed)"), "{error}");
+        }
+        assert_eq!(w.clients[0].engine.view(w.now, over.hold), None, "released, not lost");
+    }
     w.live(30_000);
     w.assert_clean();
 }
