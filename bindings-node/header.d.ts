@@ -139,7 +139,7 @@ export interface Events {
 }
 
 /** Why a lock was lost. */
-export type LossReason = 'expired' | 'taken' | 'overwritten' | 'max_hold'
+export type LossReason = 'expired' | 'taken' | 'overwritten' | 'max_hold' | 'closed'
 
 /** Something that happened. `remaining` is in milliseconds. */
 export type LockEvent =

@@ -139,7 +139,7 @@ export interface Events {
 }
 
 /** Why a lock was lost. */
-export type LossReason = 'expired' | 'taken' | 'overwritten' | 'max_hold'
+export type LossReason = 'expired' | 'taken' | 'overwritten' | 'max_hold' | 'closed'
 
 /** Something that happened. `remaining` is in milliseconds. */
 export type LockEvent =
@@ -248,8 +248,9 @@ export declare class Client {
   /** Whether `close` was called. */
   get closed(): boolean
   /**
-   * Releases what this client holds, ends its waits with `Closed`, and stops its threads. Takes at most
-   * about one `opTimeout`. Calling it again does nothing.
+   * Releases what this client holds, ends its waits with `Closed`, and stops its threads. Whoever still holds
+   * a lock of it is told first that it is lost (`why` is `closed`). Takes at most about one `opTimeout`.
+   * Calling it again does nothing.
    */
   close(): Promise<void>
 }

@@ -162,12 +162,12 @@ impl Client {
         self.state.closed.get()
     }
 
-    /// Releases what this client holds, ends its waits with `Closed`, and stops its threads. Takes at most
-    /// about one `opTimeout`. Calling it again does nothing.
+    /// Releases what this client holds, ends its waits with `Closed`, and stops its threads. Whoever still holds
+    /// a lock of it is told first that it is lost (`why` is `closed`). Takes at most about one `opTimeout`.
+    /// Calling it again does nothing.
     #[napi(ts_return_type = "Promise<void>")]
     pub fn close(&self) -> Result<PromiseRaw<'static, ()>> {
         self.state.closed.set(true);
-        self.state.forget_losses();
         self.state.looped.close(&self.state)
     }
 }

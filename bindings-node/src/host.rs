@@ -32,7 +32,7 @@ pub(crate) struct Loop {
     tokens: Cell<u64>,
     pending: RefCell<HashMap<u64, Pending>>,
     /// Clients that are being closed, and which of them are by now.
-    closing: RefCell<HashMap<u64, Deferred>>,
+    closing: RefCell<HashMap<u64, (Rc<ClientState>, Deferred)>>,
     closed: Arc<Mutex<Vec<u64>>>,
     /// What keeps the process alive: promises of I/O, and events that somebody awaits.
     wanted: Cell<usize>,
@@ -138,8 +138,9 @@ impl Loop {
         }
         let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
         for token in closed {
-            let deferred = self.closing.borrow_mut().remove(&token);
-            if let (Some(deferred), Ok(nothing)) = (deferred, raw::undefined(self.env)) {
+            let Some((client, deferred)) = self.closing.borrow_mut().remove(&token) else { continue };
+            self.forget(&client);
+            if let Ok(nothing) = raw::undefined(self.env) {
                 // Fails only while the environment is being torn down.
                 let _ = deferred.settle(self.env, Ok(nothing));
                 self.unwant();
@@ -194,20 +195,16 @@ impl Loop {
 
     /// Closes a client. That waits for the server, so a thread of its own does it: those of libuv are few.
     pub(crate) fn close(&self, client: &Rc<ClientState>) -> Result<PromiseRaw<'static, ()>> {
-        let streams = self.streams.borrow().clone();
-        streams.iter().filter(|stream| stream.is_of(client)).for_each(|stream| stream.end());
-        self.clients.borrow_mut().retain(|other| !Rc::ptr_eq(other, client));
-
         let (deferred, promise) = Deferred::new(self.env)?;
         let token = self.token();
-        self.closing.borrow_mut().insert(token, deferred);
+        self.closing.borrow_mut().insert(token, (Rc::clone(client), deferred));
         self.want();
         let (driver, patience) = (client.driver.clone(), client.patience);
         let (closed, waker) = (Arc::clone(&self.closed), Arc::clone(&self.waker));
         thread::Builder::new()
             .name("bandog-close".into())
             .spawn(move || {
-                host::close(&driver, patience);
+                host::close_and_tell(&driver, patience);
                 drop(driver);
                 closed.lock().unwrap_or_else(PoisonError::into_inner).push(token);
                 waker.wake();
@@ -218,6 +215,18 @@ impl Loop {
                 napi::Error::from_reason(format!("no thread to close the client in: {error}"))
             })?;
         Ok(PromiseRaw::new(self.env.raw(), promise))
+    }
+
+    /// The client is closed: what it had to tell is told, and nothing else comes.
+    fn forget(&self, client: &Rc<ClientState>) {
+        client.tell_losses();
+        client.forget_losses();
+        let streams = self.streams.borrow().clone();
+        for stream in streams.iter().filter(|stream| stream.is_of(client)) {
+            stream.pump();
+            stream.end();
+        }
+        self.clients.borrow_mut().retain(|other| !Rc::ptr_eq(other, client));
     }
 
     fn token(&self) -> u64 {

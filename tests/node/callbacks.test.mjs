@@ -161,15 +161,21 @@ test('return ends the row, with what was queued', async () => {
   assert.deepEqual(await events.return(), { value: undefined, done: true })
 })
 
-test('close ends the row after what was queued', async () => {
+test('close tells who still holds something, before it is released, and ends the row after that', async () => {
   const passing = connect(url)
   const events = passing.events()
   const held = await passing.lock(fresh()).acquire()
+  const { signal } = held
+  const told = []
+  held.onLost(error => told.push(error))
   await passing.close()
-  const kinds = []
-  for await (const event of events) kinds.push(event.kind)
-  assert.ok(kinds.includes('acquired'), `${kinds}`)
-  assert.equal(held.valid, false)
+  assert.deepEqual([held.valid, held.lost, signal.aborted, told.length], [false, 'closed', true, 1])
+  assert.ok(told[0] instanceof LockLost && told[0].lockName === held.name)
+  assert.equal(await call('EXISTS', held.name), 0)
+  const seen = []
+  for await (const { kind, why } of events) seen.push(why ? `${kind} ${why}` : kind)
+  assert.ok(seen.includes('acquired') && seen.includes('lost closed'), `${seen}`)
+  assert.deepEqual(await events.next(), { value: undefined, done: true })
 })
 
 test('return and close end what is awaited', async () => {
