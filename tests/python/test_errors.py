@@ -191,6 +191,6 @@ def test_a_handle_of_another_kind_of_caller(client: bandog.Client, name: str) ->
         await hold.release_async()
 
     asyncio.run(main())
-    with pytest.raises(bandog.NotOwner, match="not locked by current thread.*released already") as caught:
+    with pytest.raises(bandog.NotOwner, match=r"not locked by current thread.*released already") as caught:
         hold.release()
     assert (caught.value.name, caught.value.owner) == (name, hold.owner)
