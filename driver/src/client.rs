@@ -8,8 +8,10 @@ use bandog_core::error::Error;
 use bandog_core::name::Name;
 use bandog_core::owner::ClientId;
 
+use crate::events::Events;
 use crate::fork;
-use crate::lock::Lock;
+use crate::host::{self, Filter};
+use crate::lock::{EVENTS, Lock};
 use crate::options::Options;
 use crate::shared::Shared;
 
@@ -56,6 +58,24 @@ impl Client {
     /// `invalid_name`.
     pub fn lock(&self, name: &str) -> Result<Lock, Error> {
         Ok(Lock::new(self.clone(), self.name(name)?))
+    }
+
+    /// What happens to all locks of this client from now on. Ends when the client is closed.
+    ///
+    /// ```no_run
+    /// # async fn run(client: &bandog::Client) -> Result<(), bandog::Error> {
+    /// let mut events = client.events()?;
+    /// while let Some(event) = events.next().await {
+    ///     println!("{} {:?}", event.kind(), event.name());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn events(&self) -> Result<Events, Error> {
+        Ok(Events::new(host::listen(self, Filter::All, EVENTS, || {})?))
     }
 
     /// The id that stands in front of every owner this client writes; new in a forked child.

@@ -6,14 +6,29 @@ use std::time::Duration;
 
 use bandog_core::error::{Code, Error};
 use bandog_core::event::{Event, LossReason};
+use bandog_core::name::Name;
 use bandog_core::owner::{LocalOwner, Via};
-use bandog_core::time::Millis;
 
 use crate::client::Client;
 use crate::host::{self, Filter, Handle, Release, Settled, Signals, Wait, Wish};
 use crate::pending::Pending;
+use crate::terms::{Terms, millis};
 
 /// One level of a held lock. Dropped, it is released in the background.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # async fn run(held: bandog::Hold) -> Result<(), bandog::Error> {
+/// println!("{} is held as {} for {:?} yet", held.name(), held.owner(), held.remaining());
+/// held.check()?; // before each effect that needs the lock
+/// held.extend(Duration::from_secs(90)).await?;
+/// if let Some(why) = held.loss() {
+///     println!("lost: {why}");
+/// }
+/// held.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a hold releases the lock"]
 pub struct Hold {
     client: Client,
@@ -24,6 +39,36 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// The lock, with the client's prefix.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.handle.name()
+    }
+
+    /// `<client uuid>:<hold number>`, the field in the lock's hash.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        self.handle.owner()
+    }
+
+    /// The fencing token, for kinds of locks that have one.
+    #[must_use]
+    pub fn token(&self) -> Option<u64> {
+        self.handle.token()
+    }
+
+    /// Whether the lock was lost: it ended although nobody released it. No I/O.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.loss().is_some()
+    }
+
+    /// Why it was lost, if it was. No I/O.
+    #[must_use]
+    pub fn loss(&self) -> Option<LossReason> {
+        self.handle.view(&self.client).ok().flatten().and_then(|view| view.lost)
+    }
+
     /// Whether the lock is held at this very instant. No I/O.
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -97,8 +142,7 @@ impl Hold {
     /// # Errors
     /// `lock_lost`; what the server refuses.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        let settled = run(&self.client, self.deeper()).await?;
-        hold(&self.client, self.owner, self.via, settled).ok_or_else(|| self.busy())
+        self.reenter_with(Terms::new()).await
     }
 
     /// The same on this thread.
@@ -106,7 +150,25 @@ impl Hold {
     /// # Errors
     /// As [`Hold::reenter`].
     pub fn reenter_blocking(&self) -> Result<Self, Error> {
-        let settled = run_blocking(&self.client, self.deeper())?;
+        self.reenter_with_blocking(Terms::new())
+    }
+
+    /// As [`Hold::reenter`], with a lease: the hold lasts at least that long from now. It never waits for
+    /// another holder, so the wait bounds only a server that does not answer.
+    ///
+    /// # Errors
+    /// As [`Hold::reenter`]; `invalid_lease`.
+    pub async fn reenter_with(&self, terms: Terms) -> Result<Self, Error> {
+        let settled = run(&self.client, self.deeper(terms)).await?;
+        hold(&self.client, self.owner, self.via, settled).ok_or_else(|| self.busy())
+    }
+
+    /// The same on this thread.
+    ///
+    /// # Errors
+    /// As [`Hold::reenter_with`].
+    pub fn reenter_with_blocking(&self, terms: Terms) -> Result<Self, Error> {
+        let settled = run_blocking(&self.client, self.deeper(terms))?;
         hold(&self.client, self.owner, self.via, settled).ok_or_else(|| self.busy())
     }
 
@@ -132,13 +194,13 @@ impl Hold {
         Wish::Extend { handle: self.handle.clone(), lease: millis(lease) }
     }
 
-    fn deeper(&self) -> Wish {
+    fn deeper(&self, terms: Terms) -> Wish {
         Wish::Acquire {
             name: self.handle.name().clone(),
             owner: self.owner,
             via: self.via,
-            wait: Wait::Try,
-            lease: None,
+            wait: terms.wait.unwrap_or(Wait::Try),
+            lease: terms.lease,
             reenter: Some(self.handle.clone()),
         }
     }
@@ -180,8 +242,4 @@ pub(crate) fn hold(client: &Client, owner: LocalOwner, via: Via, settled: Settle
         Settled::Held(handle) => Some(Hold { client: client.clone(), owner, via, handle, released: false }),
         _ => None,
     }
-}
-
-pub(crate) fn millis(span: Duration) -> Millis {
-    Millis(u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }

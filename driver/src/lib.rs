@@ -38,6 +38,7 @@ mod secret;
 mod server;
 mod shared;
 mod sys;
+mod terms;
 mod turn;
 mod waiter;
 mod wire;
@@ -54,6 +55,7 @@ pub use events::Events;
 pub use hold::Hold;
 pub use lock::Lock;
 pub use options::Options;
+pub use terms::Terms;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

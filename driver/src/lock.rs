@@ -10,11 +10,14 @@ use bandog_core::time::Millis;
 
 use crate::client::Client;
 use crate::events::Events;
-use crate::hold::{Hold, hold, millis, run, run_blocking};
-use crate::host::{self, Filter, Settled, Wait, Wish};
+use crate::hold::{Hold, hold, run, run_blocking};
+use crate::host::{self, Filter, Release, Settled, Wait, Wish};
+use crate::terms::Terms;
 
 /// How many events wait for a slow listener at most.
-const EVENTS: usize = 1024;
+pub(crate) const EVENTS: usize = 1024;
+
+const ONE_TRY: Terms = Terms { wait: Some(Wait::Try), lease: None };
 
 /// A lock by name, and an owner of its own: acquired again while held, it goes one level deeper; another
 /// `Lock` of the same name waits, in this process as in any other.
@@ -33,26 +36,25 @@ pub struct Lock {
     name: Name,
     owner: LocalOwner,
     via: Via,
-    wait: Wait,
-    lease: Option<Millis>,
+    terms: Terms,
 }
 
 impl Lock {
     pub(crate) fn new(client: Client, name: Name) -> Self {
-        Self { client, name, owner: host::next_owner(), via: host::next_via(), wait: Wait::Forever, lease: None }
+        Self { client, name, owner: host::next_owner(), via: host::next_via(), terms: Terms::new() }
     }
 
     /// How long [`Lock::acquire`] waits in all. Default: for ever.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = span(wait);
+        self.terms = self.terms.wait(wait);
         self
     }
 
     /// Holds end after this long and are not renewed. Default: the client's watchdog renews them.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(millis(lease));
+        self.terms = self.terms.lease(lease);
         self
     }
 
@@ -67,7 +69,7 @@ impl Lock {
     /// # Errors
     /// `timeout` when the wait is over; what the server refuses; `unreachable`.
     pub async fn acquire(&self) -> Result<Hold, Error> {
-        self.hold(run(&self.client, self.wish(self.wait)).await?)?.ok_or_else(|| self.timeout())
+        self.acquire_with(Terms::new()).await
     }
 
     /// The same on this thread.
@@ -75,7 +77,23 @@ impl Lock {
     /// # Errors
     /// As [`Lock::acquire`].
     pub fn acquire_blocking(&self) -> Result<Hold, Error> {
-        self.hold(run_blocking(&self.client, self.wish(self.wait))?)?.ok_or_else(|| self.timeout())
+        self.acquire_with_blocking(Terms::new())
+    }
+
+    /// As [`Lock::acquire`], on terms of its own.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`]; `invalid_lease`, `invalid_option`.
+    pub async fn acquire_with(&self, terms: Terms) -> Result<Hold, Error> {
+        self.hold(run(&self.client, self.wish(terms)).await?).ok_or_else(|| self.timeout())
+    }
+
+    /// The same on this thread.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire_with`].
+    pub fn acquire_with_blocking(&self, terms: Terms) -> Result<Hold, Error> {
+        self.hold(run_blocking(&self.client, self.wish(terms))?).ok_or_else(|| self.timeout())
     }
 
     /// Tries once; `None` when another holds it.
@@ -83,7 +101,7 @@ impl Lock {
     /// # Errors
     /// As [`Lock::acquire`], without `timeout`.
     pub async fn try_acquire(&self) -> Result<Option<Hold>, Error> {
-        self.hold(run(&self.client, self.wish(Wait::Try)).await?)
+        self.try_acquire_with(Terms::new()).await
     }
 
     /// The same on this thread.
@@ -91,7 +109,7 @@ impl Lock {
     /// # Errors
     /// As [`Lock::try_acquire`].
     pub fn try_acquire_blocking(&self) -> Result<Option<Hold>, Error> {
-        self.hold(run_blocking(&self.client, self.wish(Wait::Try))?)
+        self.try_acquire_with_blocking(Terms::new())
     }
 
     /// Waits this long in all; `None` when another still holds it then.
@@ -99,7 +117,7 @@ impl Lock {
     /// # Errors
     /// As [`Lock::try_acquire`].
     pub async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Hold>, Error> {
-        self.hold(run(&self.client, self.wish(span(wait))).await?)
+        self.try_acquire_with(Terms::new().wait(wait)).await
     }
 
     /// The same on this thread.
@@ -107,7 +125,56 @@ impl Lock {
     /// # Errors
     /// As [`Lock::try_acquire`].
     pub fn try_acquire_for_blocking(&self, wait: Duration) -> Result<Option<Hold>, Error> {
-        self.hold(run_blocking(&self.client, self.wish(span(wait)))?)
+        self.try_acquire_with_blocking(Terms::new().wait(wait))
+    }
+
+    /// As [`Lock::try_acquire`], on terms of its own. Where they say nothing of a wait, it is one try.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire_with`], without `timeout`.
+    pub async fn try_acquire_with(&self, terms: Terms) -> Result<Option<Hold>, Error> {
+        Ok(self.hold(run(&self.client, self.wish(terms.or(ONE_TRY))).await?))
+    }
+
+    /// The same on this thread.
+    ///
+    /// # Errors
+    /// As [`Lock::try_acquire_with`].
+    pub fn try_acquire_with_blocking(&self, terms: Terms) -> Result<Option<Hold>, Error> {
+        Ok(self.hold(run_blocking(&self.client, self.wish(terms.or(ONE_TRY)))?))
+    }
+
+    /// Releases the innermost level that this object holds; its [`Hold`] is over then.
+    ///
+    /// # Errors
+    /// `not_owner` when it holds nothing; else as [`Hold::release`].
+    pub async fn release(&self) -> Result<(), Error> {
+        run(&self.client, self.end()).await.map(drop)
+    }
+
+    /// The same on this thread.
+    ///
+    /// # Errors
+    /// As [`Lock::release`].
+    pub fn release_blocking(&self) -> Result<(), Error> {
+        run_blocking(&self.client, self.end()).map(drop)
+    }
+
+    /// After how long the server would free it, if no renewal comes: `None` when it is free,
+    /// [`Duration::MAX`] when it has no expiry.
+    ///
+    /// # Errors
+    /// What the server refuses; `unreachable`.
+    pub async fn remaining(&self) -> Result<Option<Duration>, Error> {
+        Ok(left(&run(&self.client, Wish::Status(self.name.clone())).await?))
+    }
+
+    /// The same on this thread.
+    ///
+    /// # Errors
+    /// As [`Lock::remaining`].
+    pub fn remaining_blocking(&self) -> Result<Option<Duration>, Error> {
+        Ok(left(&run_blocking(&self.client, Wish::Status(self.name.clone()))?))
     }
 
     /// Whether anybody holds it, as the server says.
@@ -142,6 +209,12 @@ impl Lock {
         Ok(matches!(run_blocking(&self.client, Wish::ForceRelease(self.name.clone()))?, Settled::Forced(true)))
     }
 
+    /// Whether this object holds it at this very instant. No I/O.
+    #[must_use]
+    pub fn held(&self) -> bool {
+        self.count() > 0
+    }
+
     /// How many levels this object holds. No I/O.
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -156,13 +229,19 @@ impl Lock {
         Ok(Events::new(host::listen(&self.client, Filter::Name(self.name.clone()), EVENTS, || {})?))
     }
 
-    fn wish(&self, wait: Wait) -> Wish {
-        let (name, owner, via, lease) = (self.name.clone(), self.owner, self.via, self.lease);
+    fn end(&self) -> Wish {
+        Wish::Release(Release::Innermost { name: self.name.clone(), owner: self.owner })
+    }
+
+    fn wish(&self, terms: Terms) -> Wish {
+        let (name, owner, via) = (self.name.clone(), self.owner, self.via);
+        let Terms { wait, lease } = terms.or(self.terms);
+        let wait = wait.unwrap_or(Wait::Forever);
         Wish::Acquire { name, owner, via, wait, lease, reenter: None }
     }
 
-    fn hold(&self, settled: Settled) -> Result<Option<Hold>, Error> {
-        Ok(hold(&self.client, self.owner, self.via, settled))
+    fn hold(&self, settled: Settled) -> Option<Hold> {
+        hold(&self.client, self.owner, self.via, settled)
     }
 
     fn timeout(&self) -> Error {
@@ -183,8 +262,8 @@ fn status(settled: &Settled) -> Option<Option<Millis>> {
     }
 }
 
-fn span(wait: Duration) -> Wait {
-    if wait.is_zero() { Wait::Try } else { Wait::For(millis(wait)) }
+fn left(settled: &Settled) -> Option<Duration> {
+    status(settled).map(|left| left.map_or(Duration::MAX, |left| Duration::from_millis(left.0)))
 }
 
 impl fmt::Debug for Lock {
