@@ -3,7 +3,7 @@
 //! | state | answer | next |
 //! |---|---|---|
 //! | Hello | a server that is new enough | Info |
-//! | Hello | too old, a sentinel, an error, anything else | refused |
+//! | Hello | too old, a sentinel, part of a cluster, an error, anything else | refused |
 //! | Info | text: id and address are the fence | Select, or Ready for database 0 |
 //! | Info | an error (the user may not): no fence | Select, or Ready for database 0 |
 //! | Info | anything else | refused |
@@ -110,6 +110,10 @@ impl Handshake {
     fn judge(&self, product: &str, version: &str, mode: &str) -> Result<(), Error> {
         if mode == "sentinel" {
             let why = format!("{} is a sentinel: give the address of the server it watches", self.address);
+            return Err(Error::new(Code::Protocol, why));
+        }
+        if mode == "cluster" {
+            let why = format!("{} is part of a cluster: clusters are not supported in this version", self.address);
             return Err(Error::new(Code::Protocol, why));
         }
         let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());

@@ -89,6 +89,8 @@ fn old_servers_are_told_apart() {
     }
     let sentinel = Answer::Server { product: "redis".into(), version: "7.0.0".into(), mode: "sentinel".into() };
     assert!(at(State::Hello, "redis://host.test").step(sentinel).unwrap_err().message().contains("sentinel"));
+    let cluster = Answer::Server { product: "redis".into(), version: "7.0.0".into(), mode: "cluster".into() };
+    assert!(at(State::Hello, "redis://host.test").step(cluster).unwrap_err().message().contains("cluster"));
 }
 
 #[test]
