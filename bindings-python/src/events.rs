@@ -26,7 +26,7 @@ pub(crate) struct Event {
     name: Option<String>,
     /// How many levels there are now, with `"acquired"` and `"released"`.
     count: Option<u32>,
-    /// Why, with `"lost"`: `"expired"`, `"taken"`, `"overwritten"` or `"max_hold"`.
+    /// Why, with `"lost"`: `"expired"`, `"taken"`, `"overwritten"`, `"max_hold"` or `"closed"`.
     why: Option<&'static str>,
     /// For how many seconds the hold is good yet, with `"renewed"` and `"doubtful"`; for how long the other
     /// holds it at least, with `"contended"`.

@@ -127,7 +127,7 @@ impl Hold {
         Ok(self.view(py)?.is_some_and(|view| view.valid))
     }
 
-    /// `None`, or why the lock was lost: `"expired"`, `"taken"`, `"overwritten"` or `"max_hold"`. No I/O.
+    /// `None`, or why the lock was lost: `"expired"`, `"taken"`, `"overwritten"`, `"max_hold"` or `"closed"`. No I/O.
     #[getter]
     fn lost(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         Ok(self.view(py)?.and_then(|view| view.lost).map(|why| why.as_str()))

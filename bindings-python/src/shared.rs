@@ -49,8 +49,12 @@ impl Shared {
     }
 
     /// Releases what is held and ends every wish, within the time one request may take.
+    ///
+    /// Whoever still holds is told first, for the program goes on.
     pub(crate) fn close(&self, py: Python<'_>) {
-        self.close_within(py, self.op_timeout);
+        py.detach(|| host::close_and_tell(&self.driver, self.op_timeout));
+        self.tell_losses(py);
+        self.leave_loops(py);
     }
 
     /// The same on a thread of its own: nothing may be waited for here. `done` is called when
@@ -58,10 +62,13 @@ impl Shared {
     pub(crate) fn close_aside(self: &Arc<Self>, done: impl Fn() + Send + 'static) -> std::io::Result<()> {
         let this = Arc::clone(self);
         let close = move || {
-            host::close(&this.driver, this.op_timeout);
+            host::close_and_tell(&this.driver, this.op_timeout);
             // Before the word: a loop that hears of the end leaves in the same turn, which may be its last.
             // Without an interpreter there is nobody left to be told.
-            Python::try_attach(|py| this.leave_loops(py));
+            Python::try_attach(|py| {
+                this.tell_losses(py);
+                this.leave_loops(py);
+            });
             done();
         };
         std::thread::Builder::new().name("bandog-close".into()).spawn(close).map(drop)
@@ -112,9 +119,12 @@ impl Shared {
         Ok(book)
     }
 
-    fn close_within(&self, py: Python<'_>, within: Duration) {
-        py.detach(|| host::close(&self.driver, within));
-        self.leave_loops(py);
+    /// What the dispatcher has not come to before the client is gone.
+    fn tell_losses(&self, py: Python<'_>) {
+        let book = guard(&self.losses).as_ref().map(|(_, book)| Arc::clone(book));
+        for due in book.iter().flat_map(|book| book.due()) {
+            due.call_on_thread(py);
+        }
     }
 
     fn leave_loops(&self, py: Python<'_>) {
@@ -156,7 +166,9 @@ pub(crate) fn _exit(py: Python<'_>) {
     *guard(&EXITING) = Some(std::thread::current().id());
     let end = Instant::now() + AT_EXIT;
     for client in clients() {
-        client.close_within(py, end.saturating_duration_since(Instant::now()));
+        // Quietly: there is no program left that could act on it.
+        py.detach(|| host::close(&client.driver, end.saturating_duration_since(Instant::now())));
+        client.leave_loops(py);
     }
 }
 

@@ -243,3 +243,32 @@ def test_quick_callbacks_share_one_thread(url: str, raw: redis.Redis, name: str)
         raw.delete(*(hold.name for hold in holds))
         eventually(lambda: len(seen) == len(holds))
         assert threads().count(NAME) <= 3
+
+
+def test_holders_are_told_when_their_client_is_closed(url: str, raw: redis.Redis, name: str) -> None:
+    client = bandog.connect(url)
+    told = threading.Event()
+    with pytest.raises(bandog.Closed), client.lock(name) as hold:
+        hold.on_lost(told.set)
+        client.close()
+        assert told.is_set()
+        assert hold.lost == "closed"
+        assert hold.valid is False
+        with pytest.raises(bandog.LockLost):
+            hold.check()
+    assert raw.exists(name) == 0
+
+
+async def closed_inside(url: str, name: str) -> str | None:
+    told = asyncio.Event()
+    client = bandog.connect(url)
+    hold = await client.lock(name).acquire_async()
+    hold.on_lost(told.set)
+    await client.close_async()
+    await asyncio.wait_for(told.wait(), 5)
+    return hold.lost
+
+
+def test_coroutines_are_told_when_their_client_is_closed(url: str, raw: redis.Redis, name: str) -> None:
+    assert asyncio.run(closed_inside(url, name)) == "closed"
+    assert raw.exists(name) == 0

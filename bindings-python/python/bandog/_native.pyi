@@ -112,7 +112,7 @@ class Event:
     @property
     def why(self, /) -> str | None:
         """
-        Why, with `"lost"`: `"expired"`, `"taken"`, `"overwritten"` or `"max_hold"`.
+        Why, with `"lost"`: `"expired"`, `"taken"`, `"overwritten"`, `"max_hold"` or `"closed"`.
         """
 
 @final
@@ -191,7 +191,7 @@ class Hold:
     @property
     def lost(self, /) -> str | None:
         """
-        `None`, or why the lock was lost: `"expired"`, `"taken"`, `"overwritten"` or `"max_hold"`. No I/O.
+        `None`, or why the lock was lost: `"expired"`, `"taken"`, `"overwritten"`, `"max_hold"` or `"closed"`. No I/O.
         """
     @property
     def name(self, /) -> str:
