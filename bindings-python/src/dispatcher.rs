@@ -5,9 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bandog::Name;
 use pyo3::prelude::*;
 
 use crate::callbacks::{Due, LossBook};
+use crate::warnings;
 
 /// How long a callback may keep the others waiting.
 const SLOW: Duration = Duration::from_millis(20);
@@ -22,6 +24,8 @@ pub(crate) enum Job {
     Losses(Weak<LossBook>),
     /// Run one of them.
     Call(Due),
+    /// Log what an operator should know.
+    Warning(Option<Name>, String),
     /// Call this: a loop that watches no descriptors is to turn.
     Turn(Arc<Py<PyAny>>),
 }
@@ -122,6 +126,11 @@ impl Crew {
                 }
             }
             Job::Call(due) => due.call_on_thread(py),
+            Job::Warning(name, text) => {
+                if let Err(error) = warnings::log(py, name.as_ref(), &text) {
+                    error.write_unraisable(py, None);
+                }
+            }
             Job::Turn(turn) => {
                 // A closed loop has nobody waiting.
                 let _ = turn.call0(py);

@@ -16,6 +16,7 @@ mod owner;
 mod poke;
 mod port;
 mod shared;
+mod warnings;
 mod wish;
 
 /// The native part of `bandog`: import from `bandog` instead.

@@ -14,6 +14,7 @@ use crate::callbacks::LossBook;
 use crate::dispatcher::{Dispatcher, Job};
 use crate::errors::raise;
 use crate::port::Port;
+use crate::warnings::Warnings;
 
 /// How long the end of the program may wait for the server, for all clients together.
 const AT_EXIT: Duration = Duration::from_millis(200);
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) driver: bandog::Client,
     pub(crate) allow_blocking_in_loop: bool,
     op_timeout: Duration,
+    _warnings: Arc<Warnings>,
     /// By the address of the loop, with the client id of the process that made it.
     ports: Mutex<HashMap<usize, (ClientId, Py<Port>)>>,
     losses: Mutex<Option<(ClientId, Arc<LossBook>)>>,
@@ -31,6 +33,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(driver: bandog::Client, allow_blocking_in_loop: bool, op_timeout: Duration) -> Arc<Self> {
         let shared = Arc::new(Self {
+            _warnings: Warnings::open(&driver),
             driver,
             allow_blocking_in_loop,
             op_timeout,

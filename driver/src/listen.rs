@@ -27,6 +27,8 @@ pub enum Filter {
     Name(Name),
     /// The loss of any hold, and nothing else. Costs nothing while nothing is lost.
     Losses,
+    /// What an operator should know. Costs nothing while there is nothing.
+    Warnings,
     /// The loss of one hold, and nothing else. A loss that came before is not told again: look at
     /// [`Handle::view`] once more after `listen`.
     Loss(Handle),
@@ -198,6 +200,7 @@ impl Ears {
                 Filter::All => true,
                 Filter::Name(name) => event.name() == Some(name),
                 Filter::Losses => matches!(event, Event::Lost { .. }),
+                Filter::Warnings => matches!(event, Event::Warning { .. }),
                 Filter::Loss(_) => false,
             };
             if wanted {

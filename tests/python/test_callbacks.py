@@ -272,3 +272,14 @@ async def closed_inside(url: str, name: str) -> str | None:
 def test_coroutines_are_told_when_their_client_is_closed(url: str, raw: redis.Redis, name: str) -> None:
     assert asyncio.run(closed_inside(url, name)) == "closed"
     assert raw.exists(name) == 0
+
+
+def test_an_operator_finds_warnings_in_the_log(
+    url: str, raw: redis.Redis, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw.hset(name, "285475da-9152-4c83-822a-67ee2f116a79:52", 1)
+    with bandog.connect(url) as client:
+        assert client.lock(name).try_acquire() is None
+        eventually(lambda: any("no expiry" in record.getMessage() for record in caplog.records))
+    assert {record.name for record in caplog.records} == {"bandog"}
+    assert name in caplog.records[0].getMessage()
