@@ -18,7 +18,12 @@ function tell(listener, value) {
   }
 }
 
-const host = new native.Host(fail, tell)
+// What an operator should know, whether or not anybody listens to events.
+function warn(text) {
+  process.emitWarning(text, 'BandogWarning')
+}
+
+const host = new native.Host(fail, tell, warn)
 
 // A clean exit releases what is held, if the server answers at once. `exit` comes in every orderly end of a
 // process or worker; an environment that is torn down without it is cleaned up by the addon itself.

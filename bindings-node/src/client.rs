@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bandog::Event;
@@ -27,7 +28,11 @@ pub(crate) struct ClientState {
     pub(crate) adopted: Cell<bool>,
     closed: Cell<bool>,
     losses: RefCell<Option<Losses>>,
+    warnings: Option<Listener>,
 }
+
+/// More warnings than this in one turn of the loop are dropped.
+const WARNINGS: usize = 64;
 
 /// Who wants to be told that a hold is lost. Made for the first who asks.
 struct Losses {
@@ -48,7 +53,10 @@ fn is_lost(handle: &Handle, driver: &bandog::Client) -> bool {
 impl ClientState {
     pub(crate) fn new(driver: bandog::Client, patience: Duration, looped: &Rc<Loop>) -> Rc<Self> {
         let looped = Rc::clone(looped);
+        let waker = Arc::clone(&looped.waker);
+        let warnings = host::listen(&driver, Filter::Warnings, WARNINGS, move || waker.wake()).ok();
         Rc::new(Self {
+            warnings,
             driver,
             patience,
             looped,
@@ -105,6 +113,15 @@ impl ClientState {
             let Ok(error) = self.looped.error(error.into()) else { continue };
             for listener in &listeners {
                 self.looped.tell(listener, error);
+            }
+        }
+    }
+
+    /// Hands on what the engine has to say to an operator.
+    pub(crate) fn tell_warnings(&self) {
+        while let Some(event) = self.warnings.as_ref().and_then(Listener::try_next) {
+            if let Event::Warning { name, text } = event {
+                self.looped.warn(&name.map_or(text.clone(), |name| format!("lock {:?}: {text}", name.as_str())));
             }
         }
     }

@@ -49,6 +49,8 @@ struct Words {
     fail: Callback,
     /// `tell(listener, value)` calls a listener and reports what it throws.
     tell: Callback,
+    /// `warn(text)` tells an operator.
+    warn: Callback,
 }
 
 struct Pending {
@@ -122,12 +124,21 @@ impl Loop {
         }
     }
 
+    /// Tells an operator what the engine has to say, whether or not anybody listens to events.
+    pub(crate) fn warn(&self, text: &str) {
+        let warn = self.words.borrow().as_ref().and_then(|words| words.warn.value().ok());
+        if let (Some(warn), Ok(text)) = (warn, raw::value(self.env, text)) {
+            let _ = raw::call(self.env, warn, &[text]);
+        }
+    }
+
     /// One turn of the loop: losses first, then every outcome that came, then events.
     pub(crate) fn turn(&self) {
         self.waker.rearm();
         let clients = self.clients.borrow().clone();
         for client in &clients {
             client.tell_losses();
+            client.tell_warnings();
         }
         for mail in self.mailbox.drain() {
             self.settle(mail);
@@ -269,13 +280,14 @@ pub struct Host {
 
 #[napi]
 impl Host {
-    /// `fail` makes errors, `tell` calls listeners.
+    /// `fail` makes errors, `tell` calls listeners, `warn` tells operators.
     #[napi(constructor)]
-    pub fn new(env: Env, fail: Unknown, tell: Unknown) -> Result<Self> {
+    pub fn new(env: Env, fail: Unknown, tell: Unknown, warn: Unknown) -> Result<Self> {
         // Node unloads an addon with the last worker that used it, while a thread of ours may still be on its
         // way out.
         retain_current_module_for_unload_safety();
-        let words = Words { fail: Callback::keep(env, fail.raw())?, tell: Callback::keep(env, tell.raw())? };
+        let keep = |function: Unknown| Callback::keep(env, function.raw());
+        let words = Words { fail: keep(fail)?, tell: keep(tell)?, warn: keep(warn)? };
         let waker = Waker::new();
         let wake = Arc::clone(&waker);
         let looped = Rc::new(Loop {

@@ -190,3 +190,14 @@ test('return and close end what is awaited', async () => {
   assert.equal(await all, 'ended')
   assert.throws(() => passing.events(), Closed)
 })
+
+test('an operator finds warnings on the process', async () => {
+  const name = fresh()
+  await call('HSET', name, '285475da-9152-4c83-822a-67ee2f116a79:52', '1')
+  const warned = once(process, 'warning')
+  assert.equal(await client.lock(name).tryAcquire(), null)
+  const [warning] = await warned
+  assert.equal(warning.name, 'BandogWarning')
+  assert.match(warning.message, /no expiry/)
+  assert.ok(warning.message.includes(name))
+})
