@@ -1,6 +1,7 @@
 //! Callers that block: each states its wish, writes it, and waits; one of those whose replies are due reads
 //! for all of them (`seats.rs`).
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,9 +32,10 @@ pub enum Signals {
     Guarded,
 }
 
-/// Signals blocked, until this is dropped.
+/// Signals blocked from the first park on, until this is dropped.
 pub(crate) struct Guard {
-    old: Option<libc::sigset_t>,
+    wanted: bool,
+    old: OnceCell<libc::sigset_t>,
 }
 
 /// How long a caller parks until it looks at `interrupt` again.
@@ -159,6 +161,9 @@ impl<'a> Visit<'a> {
         let parker = &self.seat.parker;
         if self.road.tally().answered >= self.until {
             self.leave();
+            if guard.shut() {
+                return Woken { interrupted: true, ..Woken::default() };
+            }
             return parker.park(None, Some(patience.millis()), guard.mask());
         }
         if !self.running {
@@ -166,6 +171,10 @@ impl<'a> Visit<'a> {
             self.running = true;
         }
         match self.road.seats.sit(self.seat, self.until) {
+            Role::Follow if guard.shut() => {
+                self.road.seats.rise(self.seat);
+                Woken { interrupted: true, ..Woken::default() }
+            }
             Role::Follow => {
                 let woken = parker.park(None, Some(patience.millis()), guard.mask());
                 self.road.seats.rise(self.seat);
@@ -180,6 +189,9 @@ impl<'a> Visit<'a> {
                         Flow::Interrupted => return Woken { interrupted: true, ..Woken::default() },
                         _ => return Woken::default(),
                     }
+                }
+                if guard.shut() {
+                    return Woken { interrupted: true, ..Woken::default() };
                 }
                 let woken = parker.park(Some((&socket, clogged)), Some(patience.millis()), guard.mask());
                 drop(socket);
@@ -213,28 +225,37 @@ impl Drop for Visit<'_> {
 
 impl Signals {
     pub(crate) fn guard(self) -> Guard {
-        let old = (self == Self::Guarded).then(|| sys::set_mask(libc::SIG_BLOCK, &sys::full_mask()));
-        Guard { old }
+        Guard { wanted: self == Self::Guarded, old: OnceCell::new() }
     }
 }
 
 impl Guard {
+    /// Blocks signals, if that is wanted and not done yet: only whoever parks pays for it. When it says so,
+    /// `interrupt` is to be looked at once more, for a signal that came before this.
+    pub(crate) fn shut(&self) -> bool {
+        let now = self.wanted && self.old.get().is_none();
+        if now {
+            let _ = self.old.set(sys::set_mask(libc::SIG_BLOCK, &sys::full_mask()));
+        }
+        now
+    }
+
     /// The mask to park with.
     pub(crate) fn mask(&self) -> Option<&libc::sigset_t> {
-        self.old.as_ref()
+        self.old.get()
     }
 
     /// Calls the host back with its own mask.
     pub(crate) fn open(&self, call: &mut dyn FnMut() -> bool) -> bool {
-        let Some(old) = &self.old else { return call() };
-        let _closed = Guard { old: Some(sys::set_mask(libc::SIG_SETMASK, old)) };
+        let Some(old) = self.old.get() else { return call() };
+        let _shut = Guard { wanted: true, old: OnceCell::from(sys::set_mask(libc::SIG_SETMASK, old)) };
         call()
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(old) = &self.old {
+        if let Some(old) = self.old.get() {
             sys::set_mask(libc::SIG_SETMASK, old);
         }
     }

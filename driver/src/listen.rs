@@ -13,7 +13,7 @@ use bandog_core::name::Name;
 use crate::blocking::{Patience, Signals};
 use crate::fork;
 use crate::handle::Handle;
-use crate::parker::Parker;
+use crate::parker::{Parker, Woken};
 use crate::shared::Shared;
 use crate::turn::closed;
 use crate::waiter::{Wake, lock};
@@ -99,6 +99,7 @@ impl Listener {
     pub fn next_blocking(&self, signals: Signals, interrupt: &mut dyn FnMut() -> bool) -> Option<Event> {
         let parker = Parker::current().ok()?;
         let guard = signals.guard();
+        let mut unseen = guard.shut();
         let mut patience = Patience::new();
         loop {
             {
@@ -111,7 +112,11 @@ impl Listener {
                 }
                 inner.thread = Some(parker.clone());
             }
-            let woken = parker.park(None, Some(patience.millis()), guard.mask());
+            let woken = if std::mem::take(&mut unseen) {
+                Woken { interrupted: true, ..Woken::default() }
+            } else {
+                parker.park(None, Some(patience.millis()), guard.mask())
+            };
             if patience.is_over(woken) && guard.open(&mut *interrupt) {
                 return None;
             }
