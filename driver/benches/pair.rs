@@ -55,7 +55,7 @@ fn main() {
         many,
         many * floor.as_secs_f64()
     );
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let asynchronous = runtime.block_on(async {
         let mut spans = Vec::new();
         for _ in 0..ROUNDS / 4 {

@@ -37,6 +37,7 @@ pub use bandog_core::owner::{LocalOwner, Via};
 pub use crate::blocking::Signals;
 pub use crate::handle::Handle;
 pub use crate::listen::{Filter, Listener};
+pub use crate::loop_wire::{LoopWire, Submitted, Watched};
 pub use crate::mailbox::{Mail, Mailbox, News};
 
 use crate::blocking;

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bandog_core::error::Error;
 
 use crate::fork;
 use crate::handle::forked;
 use crate::host::Settled;
+use crate::waiter::lock;
 
 /// What became of a submitted wish.
 #[derive(Clone, Debug)]
@@ -28,11 +29,20 @@ pub struct Mail {
     pub result: Result<News, Error>,
 }
 
-/// The answers for one event loop. The loop is woken once for each time the box stops being empty.
+/// The answers for one event loop. The loop is woken once for all that lies in the box when it turns.
 pub struct Mailbox {
     generation: u64,
-    mails: Mutex<VecDeque<Mail>>,
+    inner: Mutex<Inner>,
     wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Inner {
+    mails: VecDeque<Mail>,
+    /// The loop was woken and has not looked yet.
+    rung: bool,
+    /// The loop is about to look.
+    hushed: bool,
 }
 
 impl Mailbox {
@@ -41,7 +51,7 @@ impl Mailbox {
     /// held. It must not block.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         fork::install();
-        Arc::new(Self { generation: fork::generation(), mails: Mutex::default(), wake: Box::new(wake) })
+        Arc::new(Self { generation: fork::generation(), inner: Mutex::default(), wake: Box::new(wake) })
     }
 
     /// Everything in the box, oldest first. Empty in a forked child: its mail is the parent's.
@@ -49,14 +59,37 @@ impl Mailbox {
         if self.check_fork().is_err() {
             return Vec::new();
         }
-        self.mails.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        let mut inner = lock(&self.inner);
+        (inner.rung, inner.hushed) = (false, false);
+        inner.mails.drain(..).collect()
     }
 
-    /// Puts an answer in; says whether the box was empty, so that its loop must be woken.
+    /// Puts an answer in; says whether its loop must be woken.
     pub(crate) fn post(&self, mail: Mail) -> bool {
-        let mut mails = self.mails.lock().unwrap_or_else(PoisonError::into_inner);
-        mails.push_back(mail);
-        mails.len() == 1
+        let mut inner = lock(&self.inner);
+        inner.mails.push_back(mail);
+        !inner.hushed && !std::mem::replace(&mut inner.rung, true)
+    }
+
+    /// The loop's own thread will look into the box before it does anything else: no need to wake it.
+    pub(crate) fn hush(&self) {
+        lock(&self.inner).hushed = true;
+    }
+
+    /// The end of [`Mailbox::hush`] for a loop that looks for one answer only.
+    pub(crate) fn answer_to(&self, token: u64) -> Option<Result<News, Error>> {
+        let mut inner = lock(&self.inner);
+        inner.hushed = false;
+        let answer = match inner.mails.back() {
+            Some(last) if last.token == token => inner.mails.pop_back().map(|mail| mail.result),
+            _ => None,
+        };
+        let others = !inner.mails.is_empty() && !std::mem::replace(&mut inner.rung, true);
+        drop(inner);
+        if others {
+            self.wake();
+        }
+        answer
     }
 
     pub(crate) fn wake(&self) {
@@ -71,5 +104,59 @@ impl Mailbox {
 impl fmt::Debug for Mailbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use super::*;
+
+    fn boxed() -> (Arc<Mailbox>, Arc<AtomicU32>) {
+        let wakes = Arc::new(AtomicU32::new(0));
+        let count = wakes.clone();
+        (
+            Mailbox::new(move || {
+                count.fetch_add(1, SeqCst);
+            }),
+            wakes,
+        )
+    }
+
+    fn mail(token: u64) -> Mail {
+        Mail { token, result: Ok(News::Granted) }
+    }
+
+    #[test]
+    fn one_wake_for_many_answers() {
+        let (mailbox, _) = boxed();
+        assert!(mailbox.post(mail(1)));
+        assert!(!mailbox.post(mail(2)));
+        assert_eq!(mailbox.drain().len(), 2);
+        assert!(mailbox.post(mail(3)), "the loop looked: it must be woken again");
+    }
+
+    #[test]
+    fn a_loop_that_is_about_to_look_is_not_woken() {
+        let (mailbox, _) = boxed();
+        mailbox.hush();
+        assert!(!mailbox.post(mail(1)));
+        assert_eq!(mailbox.drain().len(), 1);
+        assert!(mailbox.post(mail(2)));
+    }
+
+    #[test]
+    fn an_answer_at_once_leaves_those_of_others() {
+        let (mailbox, wakes) = boxed();
+        mailbox.hush();
+        assert!(!mailbox.post(mail(1)), "of another thread, just now");
+        assert!(!mailbox.post(mail(2)));
+        assert!(mailbox.answer_to(2).is_some());
+        assert_eq!(wakes.load(SeqCst), 1, "for the other");
+        assert!(!mailbox.post(mail(3)), "woken already");
+        mailbox.hush();
+        assert!(mailbox.answer_to(4).is_none());
+        assert_eq!((wakes.load(SeqCst), mailbox.drain().len()), (1, 2));
     }
 }

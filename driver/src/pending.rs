@@ -10,6 +10,7 @@ use bandog_core::io::{OpId, Outcome};
 use crate::fork;
 use crate::handle::forked;
 use crate::host::{Settled, Wish};
+use crate::runtime::Place;
 use crate::shared::Shared;
 use crate::turn::settled;
 use crate::waiter::{Promise, Waiter};
@@ -19,18 +20,46 @@ pub(crate) struct Pending {
     shared: Arc<Shared>,
     promise: Arc<Promise>,
     op: OpId,
+    /// At the wire of this runtime, if it has one.
+    place: Option<Place>,
     ended: bool,
 }
 
 impl Pending {
     pub(crate) fn new(shared: &Arc<Shared>, wish: Wish) -> Result<Self, Error> {
         let promise = Arc::new(Promise::default());
-        let op = shared.wish(wish, Shared::LOOP, |_| Waiter::Task(promise.clone()))?;
-        Ok(Self { shared: shared.clone(), promise, op, ended: false })
+        let runtime = shared.runtimes.current(shared);
+        let wire = runtime.as_ref().map_or(Shared::LOOP, |runtime| runtime.wire());
+        let op = shared.wish(wish, wire, |_| Waiter::Task(promise.clone()))?;
+        let place = runtime.map(|runtime| runtime.sit(&promise));
+        Ok(Self { shared: shared.clone(), promise, op, place, ended: false })
     }
 
     fn is_forked(&self) -> bool {
         self.shared.generation != fork::generation()
+    }
+
+    /// The end of the wish; reads for it, if nobody else does.
+    fn outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        loop {
+            if let Some(outcome) = self.promise.take() {
+                return Poll::Ready(outcome);
+            }
+            let came = self.place.as_mut().is_some_and(|place| place.serve(&self.shared, context));
+            if !came && let Poll::Ready(outcome) = self.promise.poll(context) {
+                return Poll::Ready(outcome);
+            }
+            if !came {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        if let Some(mut place) = self.place.take() {
+            place.leave(&self.shared);
+        }
     }
 }
 
@@ -42,7 +71,7 @@ impl Future for Pending {
             if self.is_forked() {
                 return Poll::Ready(Err(forked()));
             }
-            let Poll::Ready(outcome) = self.promise.poll(context) else { return Poll::Pending };
+            let Poll::Ready(outcome) = self.outcome(context) else { return Poll::Pending };
             let result = match outcome {
                 Outcome::Granted => match self.shared.claim(self.op) {
                     Ok(Some(handle)) => Ok(Settled::Held(handle)),
@@ -51,7 +80,7 @@ impl Future for Pending {
                 },
                 outcome => settled(outcome),
             };
-            self.ended = true;
+            self.end();
             return Poll::Ready(result);
         }
     }
@@ -61,6 +90,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if !self.ended && !self.is_forked() {
             self.shared.cancel(self.op);
+            self.end();
         }
     }
 }

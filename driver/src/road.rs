@@ -15,13 +15,17 @@ use bandog_core::io::{Call, CallError, CallId, Link};
 use bandog_core::name::Channel;
 use tokio::sync::Notify;
 
-use crate::seats::{Next, Seats, Tally};
+use crate::loop_wire::LoopEnd;
+use crate::seats::{Next, Readers, Seats, Tally};
 use crate::sys::Socket;
 use crate::waiter::lock;
 use crate::wire::{Connection, Incoming};
 
 /// Up to this many calls in flight each is written at once; above, the replies that come set the pace.
 const AT_ONCE: usize = 4;
+
+/// The same for a loop, which writes the others at the end of its turn.
+const AT_ONCE_IN_LOOP: usize = 1;
 
 /// As much as one read takes. Replies are short; a hundred of them fit.
 const READ: usize = 16 << 10;
@@ -31,6 +35,8 @@ const READ: usize = 16 << 10;
 pub(crate) struct Road {
     /// The keeper's own connections, as the engine calls them.
     pub(crate) link: Option<Link>,
+    /// The loop that serves it.
+    pub(crate) end: Option<LoopEnd>,
     pub(crate) seats: Seats,
     /// Tells the keeper's task of this road to look what there is to do.
     pub(crate) bell: Notify,
@@ -93,6 +99,8 @@ pub(crate) enum Flow {
     Empty,
     /// A signal came while there was nothing to read.
     Interrupted,
+    /// Left to whoever reads next, or for the end of the loop's turn.
+    Later,
     /// There is no connection, and something waits for one.
     Down,
     /// Bytes wait until the socket can be written: its leader must know.
@@ -102,11 +110,20 @@ pub(crate) enum Flow {
 }
 
 impl Road {
-    /// `open`: callers may read it.
-    pub(crate) fn new(link: Option<Link>, open: bool) -> Self {
+    pub(crate) fn new(link: Option<Link>, readers: Readers) -> Self {
+        Self::made(link, readers, None)
+    }
+
+    /// The road of one event loop.
+    pub(crate) fn of_loop(end: LoopEnd) -> Self {
+        Self::made(None, Readers::Loop, Some(end))
+    }
+
+    fn made(link: Option<Link>, readers: Readers, end: Option<LoopEnd>) -> Self {
         Self {
             link,
-            seats: Seats::new(open),
+            end,
+            seats: Seats::new(readers),
             bell: Notify::new(),
             reader: Mutex::new(Reader { buffer: vec![0; READ].into(), incoming: Vec::new() }),
             io: Mutex::default(),
@@ -122,6 +139,9 @@ impl Road {
     pub(crate) fn post(&self, call: Call) {
         self.posted.fetch_add(1, SeqCst);
         lock(&self.outbox).items.push_back(Item::Call(call));
+        if self.end.as_ref().is_some_and(|end| end.resting.swap(false, SeqCst)) {
+            self.bell.notify_one();
+        }
     }
 
     /// Wants a channel. Under the engine's mutex.
@@ -138,6 +158,18 @@ impl Road {
         if outbox.channels.remove(&channel) {
             outbox.items.push_back(Item::Unsubscribe(channel));
         }
+    }
+
+    /// Has the loop of this road turn, if it has one.
+    pub(crate) fn ring(&self) {
+        if let Some(end) = &self.end {
+            (end.ring)();
+        }
+    }
+
+    /// Whether the loop of this road is gone.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.retired.load(SeqCst))
     }
 
     /// Asks for a sign of life.
@@ -168,7 +200,8 @@ impl Road {
         self.clogged.load(SeqCst)
     }
 
-    /// Writes what waits. Not `eager`: leaves it to the reader while enough is in flight.
+    /// Writes what waits. Not `eager`: leaves it to the reader, or to the end of the loop's turn, while
+    /// enough is in flight.
     pub(crate) fn flush(&self, eager: bool) -> Flow {
         loop {
             let mut io = match self.io.try_lock() {
@@ -180,8 +213,9 @@ impl Road {
             let Some(live) = &io.live else {
                 return if self.has_work() { Flow::Down } else { Flow::Done };
             };
-            if !eager && live.connection.in_flight() >= AT_ONCE {
-                return Flow::Done;
+            let at_once = if self.end.is_some() { AT_ONCE_IN_LOOP } else { AT_ONCE };
+            if !eager && live.connection.in_flight() >= at_once {
+                return Flow::Later;
             }
             let written = self.write(&mut io);
             drop(io);

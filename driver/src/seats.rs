@@ -1,5 +1,6 @@
 //! Who reads a wire: one of the threads that wait for its replies leads and reads for all, the others
-//! follow; with no such thread, the keeper leads while replies are due.
+//! follow; with no such thread, the keeper leads while replies are due. A loop's wire is led by its loop
+//! once that watches the socket, until then by the keeper.
 //!
 //! The invariant that keeps wakes from being lost: while replies are due and there is a connection, the
 //! wire has a leader, or a *running* caller: one between [`Seats::enter`] and [`Seats::leave`] that is not
@@ -16,9 +17,19 @@ use crate::waiter::{Seat, lock};
 /// The places at one wire.
 #[derive(Debug)]
 pub(crate) struct Seats {
-    /// Whether callers may lead; else the keeper always does.
-    open: bool,
+    readers: Readers,
     inner: Mutex<Inner>,
+}
+
+/// Who may lead besides the keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Readers {
+    /// Nobody: the keeper always does.
+    Keeper,
+    /// Threads that wait for a reply.
+    Threads,
+    /// One event loop, all the time.
+    Loop,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +53,7 @@ enum Leader {
     #[default]
     Nobody,
     Caller(Arc<Seat>),
+    Loop,
     Keeper,
 }
 
@@ -60,6 +72,7 @@ pub(crate) enum Role {
 pub(crate) enum Next {
     Nobody,
     Caller(Arc<Parker>),
+    Loop,
     Keeper,
 }
 
@@ -71,14 +84,14 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn is_due(self) -> bool {
+    pub(crate) fn is_due(self) -> bool {
         self.posted > self.answered
     }
 }
 
 impl Seats {
-    pub(crate) fn new(open: bool) -> Self {
-        Self { open, inner: Mutex::default() }
+    pub(crate) fn new(readers: Readers) -> Self {
+        Self { readers, inner: Mutex::default() }
     }
 
     /// A caller begins, before its wish is stated.
@@ -93,6 +106,7 @@ impl Seats {
             let free = match &inner.leader {
                 Leader::Nobody | Leader::Keeper => true,
                 Leader::Caller(leader) => leader.id == seat.id,
+                Leader::Loop => false,
             };
             if free {
                 let socket = socket.clone();
@@ -139,7 +153,7 @@ impl Seats {
     pub(crate) fn came_up(&self, socket: Arc<Socket>, tally: impl Fn() -> Tally) -> Next {
         let mut inner = lock(&self.inner);
         inner.socket = Some(socket);
-        if self.open {
+        if self.readers == Readers::Threads {
             inner.pass(tally())
         } else {
             inner.leader = Leader::Keeper;
@@ -159,8 +173,24 @@ impl Seats {
         match &lock(&self.inner).leader {
             Leader::Nobody => Next::Nobody,
             Leader::Caller(seat) => Next::Caller(seat.parker.clone()),
+            Leader::Loop => Next::Loop,
             Leader::Keeper => Next::Keeper,
         }
+    }
+
+    /// The loop watches this socket from now on; `false` when it is not the connection any more.
+    pub(crate) fn take(&self, socket: &Arc<Socket>) -> bool {
+        let mut inner = lock(&self.inner);
+        let current = inner.socket.as_ref().is_some_and(|current| Arc::ptr_eq(current, socket));
+        if current {
+            inner.leader = Leader::Loop;
+        }
+        current
+    }
+
+    /// The connection, as the loop that should watch it needs it.
+    pub(crate) fn socket(&self) -> Option<Arc<Socket>> {
+        lock(&self.inner).socket.clone()
     }
 
     /// What the keeper has to read, if it leads. It lets go of the lead when no reply is due.
@@ -169,7 +199,7 @@ impl Seats {
         if !matches!(inner.leader, Leader::Keeper) {
             return None;
         }
-        if self.open && !tally().is_due() {
+        if self.readers == Readers::Threads && !tally().is_due() {
             inner.leader = Leader::Nobody;
             return None;
         }
@@ -229,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_lead_goes_to_a_follower_then_to_the_keeper_then_to_nobody() {
-        let seats = Seats::new(true);
+        let seats = Seats::new(Readers::Threads);
         let (one, two) = (seat(), seat());
         assert!(matches!(seats.came_up(socket(), NOTHING), Next::Nobody));
         seats.enter();
@@ -248,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_caller_takes_the_lead_from_the_keeper_but_not_from_a_caller() {
-        let seats = Seats::new(true);
+        let seats = Seats::new(Readers::Threads);
         let (one, two) = (seat(), seat());
         assert!(matches!(seats.came_up(socket(), DUE), Next::Keeper));
         seats.enter();
@@ -261,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_free_lead_is_left_to_whoever_is_about_to_sit() {
-        let seats = Seats::new(true);
+        let seats = Seats::new(Readers::Threads);
         let (one, two, three) = (seat(), seat(), seat());
         let _ = seats.came_up(socket(), NOTHING);
         (0..3).for_each(|_| seats.enter());
@@ -275,8 +305,24 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_leads_once_it_watches_the_socket() {
+        let seats = Seats::new(Readers::Loop);
+        let (first, second) = (socket(), socket());
+        assert!(matches!(seats.came_up(first.clone(), NOTHING), Next::Keeper), "somebody notices the end at least");
+        assert!(seats.keeper_leads(NOTHING).is_some());
+        assert!(seats.take(&first));
+        assert!(seats.keeper_leads(DUE).is_none());
+        assert!(matches!(seats.leader(), Next::Loop));
+        seats.went_down();
+        assert!(!seats.take(&first), "it is gone");
+        assert!(matches!(seats.came_up(second.clone(), DUE), Next::Keeper), "until the loop comes");
+        assert!(!seats.take(&first), "another one is there");
+        assert!(seats.take(&second));
+    }
+
+    #[test]
     fn without_a_connection_all_follow() {
-        let seats = Seats::new(true);
+        let seats = Seats::new(Readers::Threads);
         let one = seat();
         seats.enter();
         assert!(matches!(seats.sit(&one, 1), Role::Follow));
@@ -289,7 +335,7 @@ mod tests {
     /// Threads come and go, the keeper looks in: while a reply is due and nobody leads, somebody runs.
     #[test]
     fn the_invariant_holds_under_threads() {
-        let seats = Arc::new(Seats::new(true));
+        let seats = Arc::new(Seats::new(Readers::Threads));
         let answered = Arc::new(AtomicU64::new(0));
         let posted = Arc::new(AtomicU64::new(0));
         let tally = {

@@ -18,7 +18,8 @@ use crate::host::Wish;
 use crate::keeper::Keeper;
 use crate::options::Options;
 use crate::road::{Flow, Reader, Road};
-use crate::seats::Next;
+use crate::runtime::Runtimes;
+use crate::seats::{Next, Readers};
 use crate::sys::Socket;
 use crate::turn::{After, State, Turn, closed};
 use crate::waiter::{Waiter, Wake, lock};
@@ -35,15 +36,16 @@ pub(crate) struct Shared {
     pub(crate) epoch: u64,
     pub(crate) id: ClientId,
     pub(crate) options: Options,
-    pub(crate) roads: [Road; 4],
+    pub(crate) roads: [Arc<Road>; 4],
     pub(crate) keeper: Keeper,
+    pub(crate) runtimes: Runtimes,
     state: Mutex<State>,
 }
 
 impl Shared {
     /// The wire of callers that block.
     pub(crate) const THREADS: Wire = Wire(1);
-    /// The wire of event loops.
+    /// The wire of event loops that cannot watch a descriptor.
     pub(crate) const LOOP: Wire = Wire(2);
 
     pub(crate) fn new(options: &Options) -> Arc<Self> {
@@ -56,12 +58,14 @@ impl Shared {
             id,
             options: options.clone(),
             roads: [
-                Road::new(Some(Link::Requests), false),
-                Road::new(None, true),
-                Road::new(None, false),
-                Road::new(Some(Link::Messages), false),
-            ],
+                Road::new(Some(Link::Requests), Readers::Keeper),
+                Road::new(None, Readers::Threads),
+                Road::new(None, Readers::Keeper),
+                Road::new(Some(Link::Messages), Readers::Keeper),
+            ]
+            .map(Arc::new),
             keeper: Keeper::default(),
+            runtimes: Runtimes::default(),
             state: Mutex::new(State::new(Engine::new(options.config().clone(), id, seed))),
         })
     }
@@ -76,7 +80,7 @@ impl Shared {
     /// the engine.
     pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Turn<'_>) -> R) -> R {
         let (result, after) = self.apply(change);
-        self.settle(after);
+        self.settle(after, None);
         result
     }
 
@@ -105,7 +109,9 @@ impl Shared {
             Some(name) => error.of(name),
             None => error,
         })?;
-        self.with(|turn| turn.wish(wish, wire, waiter))
+        let (op, after) = self.apply(|turn| turn.wish(wish, wire, waiter));
+        self.settle(after, Some(wire));
+        op
     }
 
     /// Takes a grant for the caller that resumed. `None`: wait for the next end of this wish.
@@ -162,7 +168,7 @@ impl Shared {
         } else {
             let ((), after) = self.apply(|turn| turn.report(road, &mut reader.incoming));
             drop(reader);
-            self.settle(after);
+            self.settle(after, None);
         }
         match flow {
             Flow::Broken(epoch) => self.fail(road, epoch),
@@ -182,6 +188,11 @@ impl Shared {
         }
         match flow {
             Flow::Done | Flow::More | Flow::Empty | Flow::Interrupted => {}
+            Flow::Later => {
+                if let Some(end) = &road.end {
+                    end.put_off();
+                }
+            }
             Flow::Down => return road.bell.notify_one(),
             Flow::Clogged => self.nudge(road),
             Flow::Broken(epoch) => return self.fail(road, epoch),
@@ -194,6 +205,7 @@ impl Shared {
         match next {
             Next::Nobody => {}
             Next::Caller(parker) => parker.unpark(),
+            Next::Loop => road.ring(),
             Next::Keeper => road.bell.notify_one(),
         }
     }
@@ -209,6 +221,28 @@ impl Shared {
         });
         self.flush(road, true);
         self.pass(road, next);
+        // The loop is to watch it.
+        road.ring();
+    }
+
+    /// A road for one event loop. `ring` has that loop turn.
+    pub(crate) fn open_loop(self: &Arc<Self>, ring: Box<dyn Fn() + Send + Sync>) -> Result<Arc<Road>, Error> {
+        self.keeper.start(self)?;
+        let road = self.with(|turn| turn.add_loop(ring));
+        self.keeper.tend(self, &road);
+        Ok(road)
+    }
+
+    /// The loop is gone. What is still to be said goes down the keeper's own wire.
+    pub(crate) fn retire(&self, road: &Arc<Road>) {
+        let why = closed();
+        self.with(|turn| {
+            turn.remove_loop(road);
+            if let Some(reports) = road.take_down(None, &why) {
+                turn.lost(road, reports);
+            }
+        });
+        road.bell.notify_one();
     }
 
     /// A connection on which nothing comes any more, though an answer is due.
@@ -274,9 +308,10 @@ impl Shared {
 
     /// The end: closes connections and listeners; whoever still waits is told that the client is closed.
     pub(crate) fn end(&self) {
+        self.runtimes.close();
         let why = closed();
         self.with(|turn| {
-            for road in &self.roads {
+            for road in self.roads.iter().chain(turn.state.loops.values()) {
                 road.take_down(None, &why);
             }
             let mut waiting: Vec<_> = turn.state.waiting.drain().collect();
@@ -306,11 +341,17 @@ impl Shared {
         self.pass(road, road.seats.leader());
     }
 
-    fn settle(&self, after: After) {
+    /// Does what the turn left to do. `own`: the wire of whoever stated a wish just now.
+    fn settle(&self, after: After, own: Option<Wire>) {
         let mut dirty = after.dirty;
         while dirty != 0 {
             self.flush(&self.roads[dirty.trailing_zeros() as usize], false);
             dirty &= dirty - 1;
+        }
+        for road in after.loops {
+            // Only the loop itself can put a write off to the end of its turn.
+            let elsewhere = own.is_none() || own != road.end.as_ref().map(|end| end.wire);
+            self.flush(&road, elsewhere);
         }
         after.wakes.into_iter().for_each(Wake::run);
     }

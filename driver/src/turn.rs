@@ -1,18 +1,20 @@
 //! One turn of the engine: a wish or report, then all that the engine asks for, until it asks no more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, MutexGuard};
 
 use bandog_core::Engine;
 use bandog_core::error::Error;
-use bandog_core::io::{AcquireRequest, CallError, CallId, OpId, Outcome, Output, Wire};
+use bandog_core::io::{AcquireRequest, Call, CallError, CallId, OpId, Outcome, Output, Wire};
 use bandog_core::time::Time;
 
 pub(crate) use bandog_core::engine::closed;
 
 use crate::host::{Settled, Wish};
 use crate::listen::{Ears, Queue};
+use crate::loop_wire::LoopEnd;
 use crate::mailbox::{Mail, News};
 use crate::road::Road;
 use crate::shared::{MESSAGES, Shared};
@@ -24,6 +26,9 @@ pub(crate) struct State {
     pub(crate) engine: Engine,
     pub(crate) waiting: HashMap<OpId, Waiting, BuildHasherDefault<Ids>>,
     pub(crate) ears: Ears,
+    /// The roads of event loops. Their wires are never used twice.
+    pub(crate) loops: BTreeMap<Wire, Arc<Road>>,
+    next_loop: Wire,
     /// Who wants to know that nothing is under way any more.
     pub(crate) idle: Vec<Waiter>,
     /// Something was granted or waited for once: the server was there, and the keeper has, or will have,
@@ -66,6 +71,7 @@ pub(crate) struct Turn<'a> {
 pub(crate) struct After {
     /// Roads with something to write, a bit each.
     pub(crate) dirty: u8,
+    pub(crate) loops: Vec<Arc<Road>>,
     pub(crate) wakes: Vec<Wake>,
 }
 
@@ -75,6 +81,8 @@ impl State {
             engine,
             waiting: HashMap::default(),
             ears: Ears::default(),
+            loops: BTreeMap::new(),
+            next_loop: Wire(MESSAGES as u32 + 1),
             idle: Vec::new(),
             met: false,
             armed: None,
@@ -93,6 +101,31 @@ impl State {
 impl Turn<'_> {
     pub(crate) fn tell<R>(&mut self, tell: impl FnOnce(&mut Engine, Time) -> R) -> R {
         tell(&mut self.state.engine, self.now)
+    }
+
+    pub(crate) fn add_loop(&mut self, ring: Box<dyn Fn() + Send + Sync>) -> Arc<Road> {
+        let wire = self.state.next_loop;
+        self.state.next_loop = Wire(wire.0 + 1);
+        let road = Arc::new(Road::of_loop(LoopEnd::new(wire, ring)));
+        self.state.loops.insert(wire, road.clone());
+        road
+    }
+
+    pub(crate) fn remove_loop(&mut self, road: &Road) {
+        if let Some(end) = &road.end {
+            end.retired.store(true, SeqCst);
+            self.state.loops.remove(&end.wire);
+        }
+    }
+
+    /// The road with this number, and that it has something to write. What an event loop that is gone would
+    /// have said, the keeper says.
+    fn road(&mut self, wire: Wire) -> Arc<Road> {
+        let at = wire.0 as usize;
+        if at < MESSAGES {
+            return self.shared.roads[at].clone();
+        }
+        self.state.loops.get(&wire).unwrap_or(&self.shared.roads[Wire::KEEPER.0 as usize]).clone()
     }
 
     pub(crate) fn hear(&mut self, queue: &Arc<Queue>) -> Result<(), Error> {
@@ -171,11 +204,7 @@ impl Turn<'_> {
             let mut severed = None;
             while let Some(output) = self.state.engine.poll() {
                 match output {
-                    Output::Send(call) => {
-                        let at = (call.wire.0 as usize).min(MESSAGES - 1);
-                        self.after.dirty |= 1 << at;
-                        self.shared.roads[at].post(call);
-                    }
+                    Output::Send(call) => self.send(call),
                     Output::Subscribe(channel) => {
                         self.state.met = true;
                         self.after.dirty |= 1 << MESSAGES;
@@ -195,7 +224,7 @@ impl Turn<'_> {
             }
             // At once, before later calls join those that this connection takes with it.
             let Some(wire) = severed else { return };
-            let road = &self.shared.roads[(wire.0 as usize).min(MESSAGES - 1)];
+            let road = &self.road(wire);
             if !road.seats.is_up() {
                 // What waits for a connection was not asked yet: it has `connect_timeout`, and is told when
                 // the attempt fails.
@@ -210,6 +239,17 @@ impl Turn<'_> {
             if let Some(link) = road.link {
                 self.tell(|engine, now| engine.handle_link(now, link, false));
             }
+        }
+    }
+
+    fn send(&mut self, call: Call) {
+        let at = call.wire.0 as usize;
+        let road = self.road(call.wire);
+        road.post(call);
+        if road.end.is_none() {
+            self.after.dirty |= 1 << if at < MESSAGES { at } else { Wire::KEEPER.0 as usize };
+        } else if !self.after.loops.iter().any(|known| Arc::ptr_eq(known, &road)) {
+            self.after.loops.push(road);
         }
     }
 

@@ -81,6 +81,19 @@ impl Seat {
 pub(crate) struct Promise(Mutex<(Option<Outcome>, Option<Waker>)>);
 
 impl Promise {
+    pub(crate) fn take(&self) -> Option<Outcome> {
+        lock(&self.0).0.take()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        lock(&self.0).0.is_some()
+    }
+
+    /// Whom to wake; from now on nobody is woken for it.
+    pub(crate) fn deafen(&self) -> Option<Waker> {
+        lock(&self.0).1.take()
+    }
+
     pub(crate) fn put(&self, outcome: Outcome) -> Option<Waker> {
         let mut inner = lock(&self.0);
         inner.0 = Some(outcome);

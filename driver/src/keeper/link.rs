@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::net::{TcpSocket, UnixStream};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::loop_wire::LoopEnd;
 use crate::road::{Flow, Road};
 use crate::server::{Address, Server};
 use crate::shared::Shared;
@@ -49,14 +51,19 @@ impl<T: AsRawFd> AsRawFd for Borrowed<'_, T> {
     }
 }
 
-/// Tends one road for ever.
-pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
-    let road = &shared.roads[at];
+/// How often the keeper looks whether a loop leaves replies unread.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Tends one road until it is retired.
+pub(super) async fn tend(shared: Arc<Shared>, road: Arc<Road>) {
+    let road = &*road;
     let mut pause = None;
     let mut opened = None;
-    loop {
+    while !road.is_retired() {
         if let Some(socket) = road.seats.keeper_leads(|| road.tally()) {
             serve(&shared, road, &socket).await;
+        } else if let (true, Some(end)) = (road.seats.is_up(), &road.end) {
+            glance(&shared, road, end).await;
         } else if road.seats.is_up() || !shared.wants(road) {
             road.bell.notified().await;
         } else {
@@ -78,6 +85,30 @@ pub(super) async fn tend(shared: Arc<Shared>, at: usize) {
                 Err(error) => shared.refused(road, &error),
             }
         }
+    }
+}
+
+/// The loop reads. While replies are due and none comes, looks whether they lie there, for a loop that is
+/// blocked. Sleeps while nothing is due.
+async fn glance(shared: &Shared, road: &Road, end: &LoopEnd) {
+    let before = road.tally();
+    if !before.is_due() && !road.is_clogged() {
+        end.resting.store(true, SeqCst);
+        // A call that came before that did not ring.
+        if !road.tally().is_due() {
+            return road.bell.notified().await;
+        }
+        end.resting.store(false, SeqCst);
+    }
+    let rung = timeout(GLANCE, road.bell.notified()).await.is_ok();
+    if rung || road.tally().answered != before.answered {
+        return;
+    }
+    if road.is_clogged() {
+        shared.flush(road, true);
+    }
+    if let Some(reader) = road.try_reader() {
+        shared.pump(road, reader, None);
     }
 }
 

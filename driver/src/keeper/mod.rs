@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use bandog_core::error::{Code, Error};
 use bandog_core::time::Time;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
+use crate::road::Road;
 use crate::shared::Shared;
 use crate::sys;
 use crate::turn::closed;
@@ -33,6 +34,7 @@ pub(crate) struct Keeper {
     thread: Mutex<Option<JoinHandle<()>>>,
     id: OnceLock<ThreadId>,
     bell: Notify,
+    runtime: OnceLock<Handle>,
     stop: Mutex<Stop>,
     ended: Mutex<bool>,
     end: Condvar,
@@ -89,12 +91,21 @@ impl Keeper {
             *lock(&self.alarm) = Some(Arc::new(sys::Alarm::new()?));
         }
         let runtime = Builder::new_current_thread().enable_io().enable_time().thread_name("bandog-keeper").build()?;
+        let _ = self.runtime.set(runtime.handle().clone());
         let shared = shared.clone();
         // A thread inherits the mask of the one that starts it: signals are the host's.
         let old = sys::set_mask(libc::SIG_SETMASK, &sys::full_mask());
         let spawned = thread::Builder::new().name("bandog-keeper".into()).spawn(move || run(shared, runtime));
         sys::set_mask(libc::SIG_SETMASK, &old);
         spawned
+    }
+
+    /// Looks after a road until that is retired.
+    pub(crate) fn tend(&self, shared: &Arc<Shared>, road: &Arc<Road>) {
+        if let Some(runtime) = self.runtime.get() {
+            let (shared, road) = (shared.clone(), road.clone());
+            runtime.spawn(persist(move || link::tend(shared.clone(), road.clone())));
+        }
     }
 
     pub(crate) fn is_started(&self) -> bool {
@@ -179,12 +190,11 @@ fn run(shared: Arc<Shared>, runtime: Runtime) {
     let end = End(shared);
     let shared = &end.0;
     runtime.block_on(async {
-        for at in 0..shared.roads.len() {
-            let shared = shared.clone();
-            tokio::spawn(for_ever(move || link::tend(shared.clone(), at)));
+        for road in &shared.roads {
+            shared.keeper.tend(shared, road);
         }
         let sleeper = shared.clone();
-        tokio::spawn(for_ever(move || watch(sleeper.clone())));
+        tokio::spawn(persist(move || watch(sleeper.clone())));
         shared.keeper.stopped(shared).await;
     });
     // Does not wait for a name that is still being looked up.
@@ -194,14 +204,13 @@ fn run(shared: Arc<Shared>, runtime: Runtime) {
     shared.end();
 }
 
-/// Runs a task that never ends; one that panics is started again, for the holds of others depend on it.
-async fn for_ever<F, T>(mut task: F)
+/// Runs a task; one that panics is started again, for the holds of others depend on it.
+async fn persist<F, T>(mut task: F)
 where
     F: FnMut() -> T,
     T: Future<Output = ()> + Send + 'static,
 {
-    loop {
-        let _ = tokio::spawn(task()).await;
+    while tokio::spawn(task()).await.is_err() {
         tokio::time::sleep(AFTER_PANIC).await;
     }
 }
