@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bandog::host::{self, Mailbox, News, Settled, Ticket, Wish};
+use bandog::host::{self, Mailbox, News, Settled, Submitted, Ticket, Wish};
 use bandog::{Code, Error};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::intern;
@@ -66,14 +66,18 @@ impl Call {
         let port = self.client.port(&event_loop)?;
         let ours = port.get();
         let (token, slot) = ours.expect();
-        let ticket = match host::submit(&self.client.driver, wish, ours.mailbox(), token) {
-            Ok(ticket) => ticket,
+        let submitted = Port::submit(port.bind(py), &self.client.driver, &event_loop, wish, token);
+        match submitted.inspect_err(|_| ours.forget(token))? {
+            Ok(Submitted::Waiting(ticket)) => self.suspend(event_loop, Waiting { port, ticket, token, slot }),
+            Ok(Submitted::Answered(ticket, answer)) => {
+                slot.put_answer(answer);
+                self.resume(py, Waiting { port, ticket, token, slot })
+            }
             Err(error) => {
                 ours.forget(token);
-                return Err(self.finish(py, &Home::Thread, Err(error)));
+                Err(self.finish(py, &Home::Thread, Err(error)))
             }
-        };
-        self.suspend(event_loop, Waiting { port, ticket, token, slot })
+        }
     }
 
     /// Lays a fresh future into the slot and yields it, as a future's own `__await__` would.

@@ -11,6 +11,7 @@ mod dispatcher;
 mod errors;
 mod events;
 mod hold;
+mod line;
 mod lock;
 mod owner;
 mod poke;

@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bandog::Error;
-use bandog::host::{Mailbox, News};
+use bandog::host::{self, Mail, Mailbox, News, Submitted, Wish};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::callbacks::{Due, LossBook};
 use crate::dispatcher::{Dispatcher, Job};
+use crate::line::{Line, Mourner};
 use crate::owner;
 use crate::poke::Poke;
 use crate::shared::Shared;
@@ -22,6 +24,8 @@ pub(crate) struct Port {
     bell: Arc<Bell>,
     mailbox: Arc<Mailbox>,
     event_loop: Py<PyWeakrefReference>,
+    /// Since the first call.
+    line: OnceLock<Arc<Line>>,
     next_token: AtomicU64,
     state: Mutex<PortState>,
 }
@@ -34,6 +38,8 @@ struct PortState {
     /// Futures of those who await the end of a client, with whether that has come.
     closers: Vec<(Arc<AtomicBool>, Py<PyAny>)>,
     losses: Option<Arc<LossBook>>,
+    /// Says that the loop is gone.
+    mourner: Option<Py<PyWeakrefReference>>,
     /// Callbacks that are coroutines, while they run: the loop itself keeps no hold of them.
     tasks: HashMap<usize, Py<PyAny>>,
     closing: bool,
@@ -47,6 +53,10 @@ impl Slot {
     /// Whom to wake.
     pub(crate) fn set_future(&self, future: Py<PyAny>) {
         lock(&self.0).future = Some(future);
+    }
+
+    pub(crate) fn put_answer(&self, answer: Result<News, Error>) {
+        lock(&self.0).answer = Some(answer);
     }
 
     pub(crate) fn take_answer(&self) -> Option<Result<News, Error>> {
@@ -90,6 +100,7 @@ impl Port {
             bell,
             mailbox,
             event_loop: PyWeakrefReference::new(event_loop)?.unbind(),
+            line: OnceLock::new(),
             next_token: AtomicU64::new(1),
             state: Mutex::default(),
         };
@@ -119,9 +130,17 @@ impl Port {
             // A closed loop has forgotten it already.
             let _ = event_loop.call_method1(intern!(py, "remove_reader"), (self.bell.poke.fd(),));
         }
+        if let Some(line) = self.line.get() {
+            line.leave(self.event_loop(py).as_ref());
+        }
         let turn = lock(&self.bell.without_reader).take();
         drop(turn);
-        lock(&self.state).losses = None;
+        let mourner = {
+            let mut state = lock(&self.state);
+            state.losses = None;
+            state.mourner.take()
+        };
+        drop(mourner);
     }
 
     /// The client is closed: leave the loop in its next turn, or now if it has none any more.
@@ -179,8 +198,52 @@ impl Port {
         Ok(Arc::clone(lock(&self.state).losses.get_or_insert(book)))
     }
 
-    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
-        &self.mailbox
+    /// Sends a wish whose answer comes under this token, down the loop's own wire if it can watch one.
+    pub(crate) fn submit(
+        slf: &Bound<'_, Self>,
+        client: &bandog::Client,
+        event_loop: &Bound<'_, PyAny>,
+        wish: Wish,
+        token: u64,
+    ) -> PyResult<Result<Submitted, Error>> {
+        let this = slf.get();
+        let line = match this.line(client, event_loop)? {
+            Ok(line) => line,
+            Err(error) => return Ok(Err(error)),
+        };
+        let Some(line) = line else {
+            return Ok(host::submit(client, wish, &this.mailbox, token).map(Submitted::Waiting));
+        };
+        let Some((submitted, flush)) = line.submit(wish, token) else {
+            return Err(PyRuntimeError::new_err("the event loop was closed"));
+        };
+        if flush {
+            let py = slf.py();
+            event_loop.call_method1(intern!(py, "call_soon"), (slf.getattr(intern!(py, "_flush"))?,))?;
+        }
+        Ok(submitted)
+    }
+
+    /// The loop's own wire, opened at the first call. `None` where the loop watches no descriptors.
+    fn line(
+        &self,
+        client: &bandog::Client,
+        event_loop: &Bound<'_, PyAny>,
+    ) -> PyResult<Result<Option<&Arc<Line>>, Error>> {
+        if let Some(line) = self.line.get() {
+            return Ok(Ok(Some(line)));
+        }
+        if lock(&self.bell.without_reader).is_some() {
+            return Ok(Ok(None));
+        }
+        let line = match Line::open(client, &self.mailbox) {
+            Ok(line) => line,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mourner = Bound::new(event_loop.py(), Mourner(Arc::clone(&line)))?;
+        let mourner = PyWeakrefReference::new_with(event_loop, mourner)?;
+        lock(&self.state).mourner = Some(mourner.unbind());
+        Ok(Ok(Some(self.line.get_or_init(|| line))))
     }
 
     /// A place for the answer to a call that is about to be made.
@@ -200,6 +263,24 @@ impl Port {
 impl Port {
     fn __call__(slf: &Bound<'_, Self>) {
         slf.get().turn(slf);
+    }
+
+    /// The loop's wire can be read.
+    fn _read(slf: &Bound<'_, Self>) {
+        let this = slf.get();
+        if let Some(line) = this.line.get() {
+            this.deliver(slf.py(), line.read());
+            this.attend(slf, line);
+        }
+    }
+
+    /// The turn ends in which calls were made, or the wire can be written again.
+    fn _flush(slf: &Bound<'_, Self>) {
+        let this = slf.get();
+        if let Some(line) = this.line.get() {
+            line.flush();
+            this.attend(slf, line);
+        }
     }
 
     /// Runs a callback that is a coroutine, in the loop's own thread.
@@ -230,18 +311,7 @@ impl Port {
     fn turn(&self, slf: &Bound<'_, Self>) {
         let py = slf.py();
         self.bell.poke.clear();
-        for mail in self.mailbox.drain() {
-            let slot = lock(&self.state).pending.get(&mail.token).cloned();
-            let Some(slot) = slot else { continue };
-            let future = {
-                let mut slot = lock(&slot.0);
-                slot.answer = Some(mail.result);
-                slot.future.take()
-            };
-            if let Some(future) = future {
-                resolve(future.bind(py));
-            }
-        }
+        self.deliver(py, self.mailbox.drain());
         let (watchers, losses) = {
             let mut state = lock(&self.state);
             (std::mem::take(&mut state.watchers), state.losses.clone())
@@ -258,7 +328,7 @@ impl Port {
                 std::mem::take(&mut state.closers).into_iter().partition(|(flag, _)| flag.load(Ordering::Acquire));
             state.closers = open;
             let closed: Vec<_> = closed;
-            (closed, state.closing && state.closers.is_empty())
+            (closed, state.closers.is_empty() && (state.closing || self.line.get().is_some_and(|line| line.is_over())))
         };
         for (_, future) in closed {
             resolve(future.bind(py));
@@ -266,6 +336,32 @@ impl Port {
         // What was pending had its last mail before this: closing a client ends every wish.
         if closing {
             self.retire(py);
+        } else if let Some(line) = self.line.get() {
+            self.attend(slf, line);
+        }
+    }
+
+    /// Lays answers down where they are waited for.
+    fn deliver(&self, py: Python<'_>, mails: Vec<Mail>) {
+        for mail in mails {
+            let slot = lock(&self.state).pending.get(&mail.token).cloned();
+            let Some(slot) = slot else { continue };
+            let future = {
+                let mut slot = lock(&slot.0);
+                slot.answer = Some(mail.result);
+                slot.future.take()
+            };
+            if let Some(future) = future {
+                resolve(future.bind(py));
+            }
+        }
+    }
+
+    /// Has the loop watch what there is to watch. What it cannot watch, the keeper glances at.
+    fn attend(&self, slf: &Bound<'_, Self>, line: &Line) {
+        let Some(event_loop) = self.event_loop(slf.py()) else { return };
+        if let Err(error) = line.attend(slf, &event_loop) {
+            error.write_unraisable(slf.py(), None);
         }
     }
 }

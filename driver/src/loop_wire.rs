@@ -159,10 +159,10 @@ impl LoopWire {
         self.road.is_clogged()
     }
 
-    /// The same client's wire?
+    /// Whether the client was closed, or its last object is gone, so that nothing will come any more.
     #[must_use]
-    pub fn is_of(&self, client: &Client) -> bool {
-        Arc::ptr_eq(&self.shared, client.shared())
+    pub fn is_over(&self) -> bool {
+        self.check_fork().is_err() || self.road.is_retired()
     }
 
     fn end(&self) -> &LoopEnd {

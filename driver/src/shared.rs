@@ -310,8 +310,10 @@ impl Shared {
     pub(crate) fn end(&self) {
         self.runtimes.close();
         let why = closed();
-        self.with(|turn| {
-            for road in self.roads.iter().chain(turn.state.loops.values()) {
+        let loops = self.with(|turn| {
+            let loops: Vec<_> = turn.state.loops.values().cloned().collect();
+            loops.iter().for_each(|road| turn.remove_loop(road));
+            for road in self.roads.iter().chain(&loops) {
                 road.take_down(None, &why);
             }
             let mut waiting: Vec<_> = turn.state.waiting.drain().collect();
@@ -323,7 +325,12 @@ impl Shared {
                 waiter.tell(Outcome::Extended, &mut turn.after.wakes);
             }
             turn.state.ears.close(&mut turn.after.wakes);
+            loops
         });
+        // The loops may stop watching.
+        for road in loops {
+            road.ring();
+        }
     }
 
     /// The last client object is gone: the keeper releases what is held, briefly, and ends.
