@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bandog::host::{self, Mailbox, News, Settled, Submitted, Ticket, Wish};
 use bandog::{Code, Error};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::errors::fail;
 use crate::hold::Home;
 use crate::owner;
-use crate::port::{Port, Slot};
+use crate::port::Port;
 use crate::shared::Shared;
+use crate::wait::Wait;
 use crate::wish::{Answer, owner_of};
 
 /// One call in a coroutine. Nothing is sent before it is awaited; it looks like a coroutine to asyncio.
@@ -38,7 +38,8 @@ struct Waiting {
     port: Py<Port>,
     ticket: Ticket,
     token: u64,
-    slot: Arc<Slot>,
+    /// Not there while the answer is at hand.
+    wait: Option<Py<Wait>>,
 }
 
 impl Call {
@@ -65,39 +66,40 @@ impl Call {
         }
         let port = self.client.port(&event_loop)?;
         let ours = port.get();
-        let (token, slot) = ours.expect();
+        let token = ours.next_token();
         let submitted = Port::submit(port.bind(py), &self.client.driver, &event_loop, wish, token);
-        match submitted.inspect_err(|_| ours.forget(token))? {
-            Ok(Submitted::Waiting(ticket)) => self.suspend(event_loop, Waiting { port, ticket, token, slot }),
+        match submitted? {
+            Ok(Submitted::Waiting(ticket)) => self.suspend(&event_loop, Waiting { port, ticket, token, wait: None }),
             Ok(Submitted::Answered(ticket, answer)) => {
-                slot.put_answer(answer);
-                self.resume(py, Waiting { port, ticket, token, slot })
+                self.go_on(py, Waiting { port, ticket, token, wait: None }, Some(answer))
             }
-            Err(error) => {
-                ours.forget(token);
-                Err(self.finish(py, &Home::Thread, Err(error)))
-            }
+            Err(error) => Err(self.finish(py, &Home::Thread, Err(error))),
         }
     }
 
-    /// Lays a fresh future into the slot and yields it, as a future's own `__await__` would.
-    fn suspend<'py>(&self, event_loop: Bound<'py, PyAny>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
+    /// Yields something new to wait on, as a future's own `__await__` would.
+    fn suspend<'py>(&self, event_loop: &Bound<'py, PyAny>, mut waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
         let py = event_loop.py();
-        let future = event_loop
-            .call_method0(intern!(py, "create_future"))
-            .and_then(|future| {
-                future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
-                Ok(future)
-            })
-            .inspect_err(|_| self.abandon(&waiting))?;
-        waiting.slot.set_future(future.clone().unbind());
+        let wait = Wait::new(event_loop).inspect_err(|_| self.abandon(&waiting))?;
+        waiting.port.get().expect(waiting.token, wait.clone_ref(py));
+        waiting.wait = Some(wait.clone_ref(py));
         *lock(&self.state) = State::Waiting(waiting);
-        Ok(future)
+        Ok(wait.into_bound(py).into_any())
     }
 
-    /// The task runs again: take what was laid down, and claim a grant in this very turn.
+    /// The task runs again: take what was laid down.
     fn resume<'py>(&self, py: Python<'py>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
-        let answer = waiting.slot.take_answer();
+        let answer = waiting.wait.as_ref().and_then(|wait| wait.get().take_answer());
+        self.go_on(py, waiting, answer)
+    }
+
+    /// Ends with this answer, claiming a grant in this very turn; without one, waits.
+    fn go_on<'py>(
+        &self,
+        py: Python<'py>,
+        waiting: Waiting,
+        answer: Option<Result<News, Error>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let result = match answer {
             Some(Ok(News::Granted)) => match host::claim(&self.client.driver, &waiting.ticket) {
                 Ok(Some(handle)) => Ok(Settled::Held(handle)),
@@ -109,14 +111,13 @@ impl Call {
             Some(Err(error)) => Err(error),
             None => return self.wait_on(py, waiting),
         };
-        waiting.port.get().forget(waiting.token);
-        let home = Home::Loop(waiting.port.clone_ref(py));
+        let home = Home::Loop(waiting.port);
         Err(self.finish(py, &home, result))
     }
 
     fn wait_on<'py>(&self, py: Python<'py>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
         match owner::running_loop(py)? {
-            Some(event_loop) => self.suspend(event_loop, waiting),
+            Some(event_loop) => self.suspend(&event_loop, waiting),
             None => {
                 self.abandon(&waiting);
                 Err(PyRuntimeError::new_err("the event loop stopped under a call"))

@@ -17,6 +17,7 @@ mod owner;
 mod poke;
 mod port;
 mod shared;
+mod wait;
 mod warnings;
 mod wish;
 

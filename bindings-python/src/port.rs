@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bandog::Error;
-use bandog::host::{self, Mail, Mailbox, News, Submitted, Wish};
+use bandog::host::{self, Mail, Mailbox, Submitted, Wish};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -17,6 +17,7 @@ use crate::line::{Line, Mourner};
 use crate::owner;
 use crate::poke::Poke;
 use crate::shared::Shared;
+use crate::wait::Wait;
 
 /// What one client has with one event loop. The loop calls it when its descriptor is readable.
 #[pyclass(frozen, name = "_Port", module = "bandog._native")]
@@ -32,7 +33,8 @@ pub(crate) struct Port {
 
 #[derive(Default)]
 struct PortState {
-    pending: HashMap<u64, Arc<Slot>>,
+    /// By token.
+    pending: HashMap<u64, Py<Wait>>,
     /// Futures of those who await an event.
     watchers: Vec<Py<PyAny>>,
     /// Futures of those who await the end of a client, with whether that has come.
@@ -43,31 +45,6 @@ struct PortState {
     /// Callbacks that are coroutines, while they run: the loop itself keeps no hold of them.
     tasks: HashMap<usize, Py<PyAny>>,
     closing: bool,
-}
-
-/// Where the answer to one call is laid down.
-#[derive(Default)]
-pub(crate) struct Slot(Mutex<SlotState>);
-
-impl Slot {
-    /// Whom to wake.
-    pub(crate) fn set_future(&self, future: Py<PyAny>) {
-        lock(&self.0).future = Some(future);
-    }
-
-    pub(crate) fn put_answer(&self, answer: Result<News, Error>) {
-        lock(&self.0).answer = Some(answer);
-    }
-
-    pub(crate) fn take_answer(&self) -> Option<Result<News, Error>> {
-        lock(&self.0).answer.take()
-    }
-}
-
-#[derive(Default)]
-struct SlotState {
-    future: Option<Py<PyAny>>,
-    answer: Option<Result<News, Error>>,
 }
 
 /// How the loop is woken: its descriptor, or for a loop that watches none, `call_soon_threadsafe`.
@@ -246,32 +223,36 @@ impl Port {
         Ok(Ok(Some(self.line.get_or_init(|| line))))
     }
 
-    /// A place for the answer to a call that is about to be made.
-    pub(crate) fn expect(&self) -> (u64, Arc<Slot>) {
-        let (token, slot) = (self.next_token.fetch_add(1, Ordering::Relaxed), Arc::new(Slot::default()));
-        lock(&self.state).pending.insert(token, Arc::clone(&slot));
-        (token, slot)
+    /// A token for a call that is about to be made.
+    pub(crate) fn next_token(&self) -> u64 {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Who waits for the answer with this token.
+    pub(crate) fn expect(&self, token: u64, wait: Py<Wait>) {
+        let stale = lock(&self.state).pending.insert(token, wait);
+        drop(stale);
     }
 
     pub(crate) fn forget(&self, token: u64) {
-        let slot = lock(&self.state).pending.remove(&token);
-        drop(slot);
+        let wait = lock(&self.state).pending.remove(&token);
+        drop(wait);
     }
 }
 
 #[pymethods]
 impl Port {
-    fn __call__(slf: &Bound<'_, Self>) {
-        slf.get().turn(slf);
+    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().turn(slf)
     }
 
     /// The loop's wire can be read.
-    fn _read(slf: &Bound<'_, Self>) {
+    fn _read(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
-        if let Some(line) = this.line.get() {
-            this.deliver(slf.py(), line.read());
-            this.attend(slf, line);
-        }
+        let Some(line) = this.line.get() else { return Ok(()) };
+        let mails = line.read();
+        this.attend(slf, line);
+        this.deliver(slf, mails)
     }
 
     /// The turn ends in which calls were made, or the wire can be written again.
@@ -308,19 +289,13 @@ impl Port {
 }
 
 impl Port {
-    fn turn(&self, slf: &Bound<'_, Self>) {
+    fn turn(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         self.bell.poke.clear();
-        self.deliver(py, self.mailbox.drain());
-        let (watchers, losses) = {
-            let mut state = lock(&self.state);
-            (std::mem::take(&mut state.watchers), state.losses.clone())
-        };
+        let delivered = self.deliver(slf, self.mailbox.drain());
+        let watchers = std::mem::take(&mut lock(&self.state).watchers);
         for future in watchers {
             resolve(future.bind(py));
-        }
-        for due in losses.iter().flat_map(|losses| losses.due()) {
-            Self::call(slf, &due);
         }
         let (closed, closing) = {
             let mut state = lock(&self.state);
@@ -339,22 +314,28 @@ impl Port {
         } else if let Some(line) = self.line.get() {
             self.attend(slf, line);
         }
+        delivered
     }
 
-    /// Lays answers down where they are waited for.
-    fn deliver(&self, py: Python<'_>, mails: Vec<Mail>) {
+    /// Tells the losses that came, then runs the tasks whose answers came. All of them, whatever one raises.
+    fn deliver(&self, slf: &Bound<'_, Self>, mails: Vec<Mail>) -> PyResult<()> {
+        let py = slf.py();
+        let losses = lock(&self.state).losses.clone();
+        for due in losses.iter().flat_map(|losses| losses.due()) {
+            Self::call(slf, &due);
+        }
+        let mut raised = Ok(());
         for mail in mails {
-            let slot = lock(&self.state).pending.get(&mail.token).cloned();
-            let Some(slot) = slot else { continue };
-            let future = {
-                let mut slot = lock(&slot.0);
-                slot.answer = Some(mail.result);
-                slot.future.take()
-            };
-            if let Some(future) = future {
-                resolve(future.bind(py));
+            let wait = lock(&self.state).pending.remove(&mail.token);
+            let Some(wait) = wait else { continue };
+            if let Err(error) = Wait::resume(wait.bind(py), mail.result) {
+                match raised {
+                    Ok(()) => raised = Err(error),
+                    Err(_) => error.write_unraisable(py, None),
+                }
             }
         }
+        raised
     }
 
     /// Has the loop watch what there is to watch. What it cannot watch, the keeper glances at.

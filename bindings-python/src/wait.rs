@@ -1,0 +1,166 @@
+//! What a task waits on: as much of a future as asyncio asks for. It is resumed in the very callback that
+//! brings the answer; a future of asyncio's own would put a turn of the loop between the two.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bandog::Error;
+use bandog::host::News;
+use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The end of one call, as a task awaits it. In the loop's thread.
+#[pyclass(frozen, name = "_Wait", module = "bandog._native")]
+pub(crate) struct Wait {
+    event_loop: Py<PyAny>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Asyncio's mark of a future that was yielded and not taken up yet.
+    blocking: bool,
+    answer: Option<Result<News, Error>>,
+    end: Option<End>,
+    callbacks: Vec<Callback>,
+}
+
+enum End {
+    Answered,
+    /// With what was said about it.
+    Cancelled(Option<Py<PyAny>>),
+}
+
+struct Callback {
+    function: Py<PyAny>,
+    context: Option<Py<PyAny>>,
+}
+
+impl Wait {
+    pub(crate) fn new(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        let state = State { blocking: true, ..State::default() };
+        Py::new(event_loop.py(), Self { event_loop: event_loop.clone().unbind(), state: Mutex::new(state) })
+    }
+
+    pub(crate) fn take_answer(&self) -> Option<Result<News, Error>> {
+        lock(&self.state).answer.take()
+    }
+
+    /// Lays the answer down and runs the task that waits for it. What its next step raises beyond itself (the
+    /// end of the program, say) comes back.
+    pub(crate) fn resume(slf: &Bound<'_, Self>, answer: Result<News, Error>) -> PyResult<()> {
+        let py = slf.py();
+        let callbacks = {
+            let mut state = lock(&slf.get().state);
+            state.answer = Some(answer);
+            state.end.get_or_insert(End::Answered);
+            std::mem::take(&mut state.callbacks)
+        };
+        for callback in callbacks {
+            match &callback.context {
+                Some(context) => context.bind(py).call_method1(intern!(py, "run"), (callback.function, slf))?,
+                None => callback.function.bind(py).call1((slf,))?,
+            };
+        }
+        Ok(())
+    }
+
+    fn call_soon(slf: &Bound<'_, Self>, callback: Callback) -> PyResult<()> {
+        let py = slf.py();
+        let how = PyDict::new(py);
+        if let Some(context) = callback.context {
+            how.set_item(intern!(py, "context"), context)?;
+        }
+        let event_loop = slf.get().event_loop.bind(py);
+        event_loop.call_method(intern!(py, "call_soon"), (callback.function, slf), Some(&how)).map(drop)
+    }
+}
+
+#[pymethods]
+impl Wait {
+    #[getter(_asyncio_future_blocking)]
+    fn blocking(&self) -> bool {
+        lock(&self.state).blocking
+    }
+
+    #[setter(_asyncio_future_blocking)]
+    fn set_blocking(&self, blocking: bool) {
+        lock(&self.state).blocking = blocking;
+    }
+
+    fn get_loop<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.event_loop.bind(py).clone()
+    }
+
+    #[pyo3(signature = (function, *, context=None))]
+    fn add_done_callback(
+        slf: &Bound<'_, Self>,
+        function: Bound<'_, PyAny>,
+        context: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let callback = Callback { function: function.unbind(), context: context.map(Bound::unbind) };
+        let mut state = lock(&slf.get().state);
+        if state.end.is_none() {
+            state.callbacks.push(callback);
+            return Ok(());
+        }
+        drop(state);
+        Self::call_soon(slf, callback)
+    }
+
+    fn remove_done_callback(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> PyResult<usize> {
+        // Comparing runs Python code: not under the lock.
+        let all = std::mem::take(&mut lock(&self.state).callbacks);
+        let mut kept = Vec::new();
+        let before = all.len();
+        for callback in all {
+            if !callback.function.bind(py).eq(function)? {
+                kept.push(callback);
+            }
+        }
+        let removed = before - kept.len();
+        lock(&self.state).callbacks.extend(kept);
+        Ok(removed)
+    }
+
+    #[pyo3(signature = (msg=None))]
+    fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        let callbacks = {
+            let mut state = lock(&slf.get().state);
+            if state.end.is_some() {
+                return Ok(false);
+            }
+            state.end = Some(End::Cancelled(msg));
+            std::mem::take(&mut state.callbacks)
+        };
+        // Not from here: this is called by other tasks.
+        callbacks.into_iter().try_for_each(|callback| Self::call_soon(slf, callback))?;
+        Ok(true)
+    }
+
+    fn cancelled(&self) -> bool {
+        matches!(lock(&self.state).end, Some(End::Cancelled(_)))
+    }
+
+    fn done(&self) -> bool {
+        lock(&self.state).end.is_some()
+    }
+
+    fn result(&self, py: Python<'_>) -> PyResult<()> {
+        match &lock(&self.state).end {
+            Some(End::Answered) => Ok(()),
+            Some(End::Cancelled(None)) => Err(CancelledError::new_err(())),
+            Some(End::Cancelled(Some(message))) => Err(CancelledError::new_err((message.clone_ref(py),))),
+            None => Err(InvalidStateError::new_err("the answer is not there yet")),
+        }
+    }
+
+    fn exception(&self, py: Python<'_>) -> PyResult<()> {
+        self.result(py)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
