@@ -8,12 +8,12 @@ use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration, PyStopIteration};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::bell::Bell;
 use crate::block::refuse_in_loop;
 use crate::convert::seconds;
 use crate::errors::{fail, raise};
 use crate::owner;
 use crate::poke::Poke;
-use crate::port::Bell;
 use crate::shared::Shared;
 
 /// Something that happened to a lock of this client.

@@ -3,6 +3,7 @@
 //! Converts, gives the GIL up, calls the driver, maps errors. What a lock is, the core decides.
 
 mod aio;
+mod bell;
 mod block;
 mod callbacks;
 mod client;

@@ -11,11 +11,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 
+use crate::bell::Bell;
 use crate::callbacks::{Due, LossBook};
-use crate::dispatcher::{Dispatcher, Job};
 use crate::line::{Line, Mourner};
 use crate::owner;
-use crate::poke::Poke;
 use crate::shared::Shared;
 use crate::wait::Wait;
 
@@ -47,28 +46,10 @@ struct PortState {
     closing: bool,
 }
 
-/// How the loop is woken: its descriptor, or for a loop that watches none, `call_soon_threadsafe`.
-pub(crate) struct Bell {
-    poke: Poke,
-    without_reader: Mutex<Option<Turn>>,
-}
-
-type Turn = (Arc<Dispatcher>, Arc<Py<PyAny>>);
-
-impl Bell {
-    pub(crate) fn ring(&self) {
-        match &*lock(&self.without_reader) {
-            // The dispatcher's thread calls into Python; whoever rings may not.
-            Some((dispatcher, turn)) => dispatcher.post(Job::Turn(Arc::clone(turn))),
-            None => self.poke.set(),
-        }
-    }
-}
-
 impl Port {
     pub(crate) fn open(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let py = event_loop.py();
-        let bell = Arc::new(Bell { poke: Poke::new()?, without_reader: Mutex::new(None) });
+        let bell = Arc::new(Bell::new()?);
         let mailbox = Mailbox::new({
             let bell = Arc::clone(&bell);
             move || bell.ring()
@@ -82,11 +63,11 @@ impl Port {
             state: Mutex::default(),
         };
         let port = Bound::new(py, port)?;
-        let descriptor = port.get().bell.poke.fd();
+        let descriptor = port.get().bell.fd();
         if event_loop.call_method1(intern!(py, "add_reader"), (descriptor, &port)).is_err() {
             let turn = py.import("functools")?.getattr("partial")?;
             let turn = turn.call1((event_loop.getattr("call_soon_threadsafe")?, &port))?;
-            *lock(&port.get().bell.without_reader) = Some((Dispatcher::get()?, Arc::new(turn.unbind())));
+            port.get().bell.without_reader(turn.unbind())?;
         }
         Ok(port.unbind())
     }
@@ -105,13 +86,12 @@ impl Port {
     pub(crate) fn retire(&self, py: Python<'_>) {
         if let Some(event_loop) = self.event_loop(py) {
             // A closed loop has forgotten it already.
-            let _ = event_loop.call_method1(intern!(py, "remove_reader"), (self.bell.poke.fd(),));
+            let _ = event_loop.call_method1(intern!(py, "remove_reader"), (self.bell.fd(),));
         }
         if let Some(line) = self.line.get() {
             line.leave(self.event_loop(py).as_ref());
         }
-        let turn = lock(&self.bell.without_reader).take();
-        drop(turn);
+        self.bell.forget_loop();
         let mourner = {
             let mut state = lock(&self.state);
             state.losses = None;
@@ -210,7 +190,7 @@ impl Port {
         if let Some(line) = self.line.get() {
             return Ok(Ok(Some(line)));
         }
-        if lock(&self.bell.without_reader).is_some() {
+        if !self.bell.has_reader() {
             return Ok(Ok(None));
         }
         let line = match Line::open(client, &self.mailbox) {
@@ -291,7 +271,7 @@ impl Port {
 impl Port {
     fn turn(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        self.bell.poke.clear();
+        self.bell.heard();
         let delivered = self.deliver(slf, self.mailbox.drain());
         let watchers = std::mem::take(&mut lock(&self.state).watchers);
         for future in watchers {
