@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bandog_core::error::{Code, Error};
 use bandog_core::io::{Claimed, HoldId, HoldView, LevelId};
@@ -12,20 +13,21 @@ use crate::shared::Shared;
 
 /// One level of a hold. Works from any thread and task of the process that acquired it, with the client
 /// that acquired it; clones are the same level.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Handle(Arc<Inner>);
 
-#[derive(PartialEq, Eq)]
 struct Inner {
     generation: u64,
     epoch: u64,
     name: Name,
     claimed: Claimed,
+    /// Its level was the last, and is given back.
+    over: AtomicBool,
 }
 
 impl Handle {
     pub(crate) fn new(shared: &Shared, name: Name, claimed: Claimed) -> Self {
-        Self(Arc::new(Inner { generation: shared.generation, epoch: shared.epoch, name, claimed }))
+        Self(Arc::new(Inner { generation: shared.generation, epoch: shared.epoch, name, claimed, over: AtomicBool::new(false) }))
     }
 
     /// The lock.
@@ -93,6 +95,14 @@ impl Handle {
         }
     }
 
+    pub(crate) fn note_end(&self) {
+        self.0.over.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.over.load(Relaxed)
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.0.generation
     }
@@ -101,6 +111,15 @@ impl Handle {
         self.0.epoch
     }
 }
+
+impl PartialEq for Handle {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |handle: &Self| (handle.generation(), handle.epoch(), handle.hold(), handle.level());
+        place(self) == place(other)
+    }
+}
+
+impl Eq for Handle {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -219,7 +219,8 @@ pub fn owner_gone(client: &Client, owner: LocalOwner) {
 /// once for each level, not for each clone of the handle.
 pub fn handle_dropped(client: &Client, handle: &Handle) {
     let shared = client.shared();
-    if shared.own(handle.generation(), handle.epoch()).is_ok() {
+    // Of a hold that is over the engine knows nothing any more.
+    if !handle.is_over() && shared.own(handle.generation(), handle.epoch()).is_ok() {
         shared.with(|turn| turn.tell(|engine, now| engine.handle_dropped(now, handle.hold(), handle.level())));
     }
 }

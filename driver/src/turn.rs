@@ -262,6 +262,10 @@ impl Turn<'_> {
             }
         } else if let Some(waiting) = self.state.waiting.remove(&op) {
             let outcome = match (outcome, &waiting.handle) {
+                (outcome @ Outcome::Released { left: 0 }, Some(handle)) => {
+                    handle.note_end();
+                    outcome
+                }
                 (Outcome::Failed(error), Some(handle)) => Outcome::Failed(handle.tell(error)),
                 (outcome, _) => outcome,
             };
