@@ -1,0 +1,32 @@
+package race;
+
+/** What one of the contending threads has got so far. */
+final class Lane {
+    private long acquired;
+    private long longest;
+    private long asked = -1;
+
+    synchronized void ask(long now) {
+        asked = now;
+    }
+
+    synchronized boolean got(long end) {
+        long now = System.currentTimeMillis();
+        if (now >= end) {
+            return false;
+        }
+        acquired++;
+        longest = Math.max(longest, now - asked);
+        asked = -1;
+        return true;
+    }
+
+    synchronized long acquired() {
+        return acquired;
+    }
+
+    /** A wait that the end cuts off was a wait, too. */
+    synchronized long longest(long end) {
+        return asked < 0 ? longest : Math.max(longest, end - asked);
+    }
+}
