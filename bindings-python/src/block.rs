@@ -1,5 +1,6 @@
 //! Calls that block: the round trip happens in the caller's own thread, without the GIL.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bandog::Code;
@@ -45,8 +46,9 @@ type Outcome = Result<Settled, bandog::Error>;
 
 fn park(py: Python<'_>, client: &Arc<Shared>, wish: Wish) -> PyResult<Outcome> {
     let mut raised = None;
+    let signals = signals(py)?;
     let result = py.detach(|| {
-        host::block(&client.driver, wish, Signals::Guarded, &mut || {
+        host::block(&client.driver, wish, signals, &mut || {
             // No interpreter any more: nobody is left to give the answer to.
             Python::try_attach(|py| py.check_signals()).is_none_or(|checked| {
                 raised = checked.err();
@@ -67,6 +69,24 @@ fn park(py: Python<'_>, client: &Arc<Shared>, wish: Wish) -> PyResult<Outcome> {
             Err(raised)
         }
     }
+}
+
+/// Python handles signals in one thread; the others need not wait for them.
+fn signals(py: Python<'_>) -> PyResult<Signals> {
+    thread_local! {
+        /// With the process it was found in: a thread that forks is the first of the child.
+        static FOUND: Cell<Option<(u32, Signals)>> = const { Cell::new(None) };
+    }
+    let process = std::process::id();
+    if let Some((_, signals)) = FOUND.get().filter(|(found_in, _)| *found_in == process) {
+        return Ok(signals);
+    }
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    let is_main = main.eq(threading.call_method0("get_ident")?)?;
+    let signals = if is_main { Signals::Guarded } else { Signals::Open };
+    FOUND.set(Some((process, signals)));
+    Ok(signals)
 }
 
 /// Lets gevent's hub run the other greenlets meanwhile.
