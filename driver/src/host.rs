@@ -34,11 +34,11 @@ use bandog_core::time::{Millis, Time};
 pub use bandog_core::io::{HoldId, HoldView, LevelId, Wait};
 pub use bandog_core::owner::{LocalOwner, Via};
 
-pub use crate::blocking::Signals;
 pub use crate::handle::Handle;
 pub use crate::listen::{Filter, Listener};
 pub use crate::loop_wire::{LoopWire, Submitted, Watched};
 pub use crate::mailbox::{Mail, Mailbox, News};
+pub use crate::signals::Signals;
 
 use crate::blocking;
 use crate::client::Client;

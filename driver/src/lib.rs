@@ -35,13 +35,18 @@ mod parker;
 mod pending;
 mod road;
 mod runtime;
+mod seat;
 mod seats;
 mod secret;
 mod server;
 mod shared;
+mod signals;
+mod sleep;
+mod sync;
 mod sys;
 mod terms;
 mod turn;
+mod visit;
 mod waiter;
 mod wire;
 

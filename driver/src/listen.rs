@@ -10,11 +10,11 @@ use bandog_core::event::Event;
 use bandog_core::io::HoldId;
 use bandog_core::name::Name;
 
-use crate::blocking::{Patience, Signals};
 use crate::fork;
 use crate::handle::Handle;
 use crate::parker::{Parker, Woken};
 use crate::shared::Shared;
+use crate::signals::{Patience, Signals};
 use crate::turn::closed;
 use crate::waiter::{Wake, lock};
 

@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 use bandog_core::error::{Code, Error};
 
 use crate::fork;
-use crate::sys::{self, Poke, Socket, ppoll};
+use crate::sleep::{Poke, Word};
+use crate::sys::Socket;
 
 const EMPTY: u32 = 0;
 /// In `ppoll`.
@@ -22,7 +22,7 @@ const NOTIFIED: u32 = 3;
 /// to the kernel unless the thread sleeps.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    state: AtomicU32,
+    state: Word,
     poke: Poke,
 }
 
@@ -50,24 +50,28 @@ impl Parker {
                 // A child's first thread inherits one whose descriptor is closed.
                 Some((made, parker)) if *made == generation => Ok(parker.clone()),
                 _ => {
-                    let parker = Arc::new(Self { state: AtomicU32::new(EMPTY), poke: Poke::new()? });
+                    let parker = Arc::new(Self::new()?);
                     *mine = Some((generation, parker.clone()));
                     Ok(parker)
                 }
             }
         })
         // The thread is ending: this park has a descriptor of its own.
-        .unwrap_or_else(|_| Ok(Arc::new(Self { state: AtomicU32::new(EMPTY), poke: Poke::new()? })))
+        .unwrap_or_else(|_| Ok(Arc::new(Self::new()?)))
         .map_err(|error: io::Error| {
             Error::new(Code::Unreachable, format!("no descriptor to wait on ({error}): raise the limit of open files"))
         })
+    }
+
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { state: Word::new(EMPTY), poke: Poke::new()? })
     }
 
     pub(crate) fn unpark(&self) {
         match self.state.swap(NOTIFIED, SeqCst) {
             POLLING => self.poke.poke(),
             #[cfg(target_os = "linux")]
-            SLEEPING => sys::wake(&self.state),
+            SLEEPING => self.state.wake(),
             _ => {}
         }
     }
@@ -95,33 +99,23 @@ impl Parker {
         }
         #[cfg(target_os = "linux")]
         if sleeps {
-            woken.interrupted = sys::sleep(&self.state, SLEEPING, millis);
+            woken.interrupted = self.state.sleep(SLEEPING, millis);
             self.reset();
             return woken;
         }
-        let mut fds = [
-            libc::pollfd { fd: self.poke.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 },
-        ];
-        if let Some((socket, write)) = socket {
-            fds[1].fd = socket.as_raw_fd();
-            if write {
-                fds[1].events |= libc::POLLOUT;
-            }
-        }
-        let watched = if socket.is_some() { 2 } else { 1 };
-        match ppoll(&mut fds[..watched], millis, mask) {
-            Ok(()) => {
-                woken.readable = fds[1].revents & !libc::POLLOUT != 0;
-                woken.writable = fds[1].revents & libc::POLLOUT != 0;
+        // An unpark between the end of the wait and the reset may poke after the clear, and end one more
+        // park early. What it was for is seen, for whoever parks looks again afterwards.
+        let ended = self.poke.wait(socket, millis, mask);
+        self.reset();
+        match ended {
+            Ok(ready) => {
+                if ready.poked {
+                    self.poke.clear();
+                }
+                woken.readable = ready.readable;
+                woken.writable = ready.writable;
             }
             Err(error) => woken.interrupted = error.kind() == io::ErrorKind::Interrupted,
-        }
-        // An unpark between the poll and this line may poke after the clear: one more park ends early. What
-        // it was for is seen, for whoever parks looks again afterwards.
-        self.reset();
-        if fds[0].revents != 0 {
-            self.poke.clear();
         }
         woken
     }

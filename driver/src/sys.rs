@@ -2,8 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-#[cfg(target_os = "linux")]
-use std::sync::atomic::AtomicU32;
 
 use crate::fork::Descriptor;
 
@@ -77,57 +75,6 @@ impl AsRawFd for Socket {
     }
 }
 
-/// Wakes one thread out of `ppoll`.
-#[derive(Debug)]
-pub(crate) struct Poke {
-    read: Descriptor,
-    #[cfg(not(target_os = "linux"))]
-    write: Descriptor,
-}
-
-impl Poke {
-    #[cfg(target_os = "linux")]
-    pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no memory is involved.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        Ok(Self { read: Descriptor::new(own(fd)?) })
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new() -> io::Result<Self> {
-        let (read, write) = io::pipe()?;
-        for fd in [read.as_raw_fd(), write.as_raw_fd()] {
-            // SAFETY: no memory is involved.
-            unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
-        }
-        Ok(Self { read: Descriptor::new(read.into()), write: Descriptor::new(write.into()) })
-    }
-
-    pub(crate) fn poke(&self) {
-        #[cfg(target_os = "linux")]
-        let fd = self.read.as_raw_fd();
-        #[cfg(not(target_os = "linux"))]
-        let fd = self.write.as_raw_fd();
-        let one = 1u64.to_ne_bytes();
-        // A full counter or pipe wakes as well as a fresh one: the result does not matter.
-        // SAFETY: the bytes are live and as many as stated.
-        let _ = retry(|| unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) });
-    }
-
-    /// Takes the pokes back that were not polled for.
-    pub(crate) fn clear(&self) {
-        let mut buffer = [0u8; 64];
-        // SAFETY: the buffer is live and as long as stated.
-        let _ = retry(|| unsafe { libc::read(self.read.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) });
-    }
-}
-
-impl AsRawFd for Poke {
-    fn as_raw_fd(&self) -> RawFd {
-        self.read.as_raw_fd()
-    }
-}
-
 /// A timer on the clock of [`crate::clock`], armed by any thread, awaited by the keeper.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
@@ -171,57 +118,6 @@ impl AsRawFd for Alarm {
     }
 }
 
-/// As `ppoll(2)`; `None` waits for ever.
-#[cfg(target_os = "linux")]
-pub(crate) fn ppoll(fds: &mut [libc::pollfd], millis: Option<u32>, mask: Option<&libc::sigset_t>) -> io::Result<()> {
-    let spec = millis.map(|millis| libc::timespec {
-        tv_sec: libc::time_t::from(millis / 1000),
-        tv_nsec: libc::c_long::from(millis % 1000 * 1_000_000),
-    });
-    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: each pointer is null, as the call allows, or to a live value; the slice has the stated length.
-    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, spec, mask) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The same without the kernel's help: a signal between the change of the mask and the poll is noticed
-/// when the poll times out, which its callers let it do within a second.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn ppoll(fds: &mut [libc::pollfd], millis: Option<u32>, mask: Option<&libc::sigset_t>) -> io::Result<()> {
-    let millis = millis.map_or(-1, |millis| millis as libc::c_int);
-    let old = mask.map(|mask| set_mask(libc::SIG_SETMASK, mask));
-    // SAFETY: the slice is live and has the stated length.
-    let result = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
-    let error = io::Error::last_os_error();
-    if let Some(old) = old {
-        set_mask(libc::SIG_SETMASK, &old);
-    }
-    if result < 0 { Err(error) } else { Ok(()) }
-}
-
-/// Sleeps while `word` has this value; says whether a signal ended it.
-#[cfg(target_os = "linux")]
-pub(crate) fn sleep(word: &AtomicU32, value: u32, millis: Option<u32>) -> bool {
-    let spec = millis.map(|millis| libc::timespec {
-        tv_sec: libc::time_t::from(millis / 1000),
-        tv_nsec: libc::c_long::from(millis % 1000 * 1_000_000),
-    });
-    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the word is live, the time is live or null, as the call allows.
-    let result = unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value, spec)
-    };
-    result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-}
-
-/// Wakes who sleeps on `word`.
-#[cfg(target_os = "linux")]
-pub(crate) fn wake(word: &AtomicU32) {
-    // SAFETY: the word is live; nothing is read or written.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
-}
-
 /// Changes this thread's signal mask; gives the old one.
 pub(crate) fn set_mask(how: libc::c_int, mask: &libc::sigset_t) -> libc::sigset_t {
     let mut old = empty_mask();
@@ -253,7 +149,7 @@ fn empty_mask() -> libc::sigset_t {
 }
 
 #[cfg(target_os = "linux")]
-fn own(fd: RawFd) -> io::Result<OwnedFd> {
+pub(crate) fn own(fd: RawFd) -> io::Result<OwnedFd> {
     use std::os::fd::FromRawFd;
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -287,7 +183,7 @@ fn set_option_of<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+pub(crate) fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
         if let Ok(count) = usize::try_from(call()) {
             return Ok(count);

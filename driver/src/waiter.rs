@@ -1,7 +1,6 @@
 //! Who waits for a wish, and how to wake them once the engine is unlocked.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bandog_core::io::Outcome;
@@ -11,11 +10,8 @@ use crate::handle::Handle;
 use crate::listen::Queue;
 use crate::mailbox::Mailbox;
 use crate::parker::Parker;
-
-/// Locks a mutex whatever a panic elsewhere left behind.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::seat::Seat;
+pub(crate) use crate::sync::lock;
 
 /// Who is told how a wish ends.
 #[derive(Debug)]
@@ -38,42 +34,6 @@ pub(crate) struct Waiting {
     pub(crate) name: Option<Name>,
     /// The handle it leans on: whom to name if the engine has forgotten the hold.
     pub(crate) handle: Option<Handle>,
-}
-
-/// A thread that waits for the end of one wish.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    /// Never used twice.
-    pub(crate) id: u64,
-    pub(crate) parker: Arc<Parker>,
-    outcome: Mutex<Option<Outcome>>,
-    ready: AtomicBool,
-}
-
-impl Seat {
-    pub(crate) fn new(parker: Arc<Parker>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { id, parker, outcome: Mutex::new(None), ready: AtomicBool::new(false) }
-    }
-
-    pub(crate) fn put(&self, outcome: Outcome) {
-        *lock(&self.outcome) = Some(outcome);
-        self.ready.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn take(&self) -> Option<Outcome> {
-        if !self.is_ready() {
-            return None;
-        }
-        let outcome = lock(&self.outcome).take();
-        self.ready.store(false, Ordering::Release);
-        outcome
-    }
 }
 
 /// A future that waits for the end of one wish.
