@@ -8,6 +8,7 @@
 //! mutex, passes the lead on). Whoever makes replies due without being a caller asks [`Seats::attend`].
 
 #[cfg(test)]
+#[path = "seats/tests.rs"]
 mod tests;
 
 use std::collections::BTreeMap;
