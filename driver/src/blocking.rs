@@ -1,13 +1,15 @@
 //! Callers that block: each states its wish, writes it, and waits; one of those whose replies are due reads
 //! for all of them (`seats.rs`).
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bandog_core::error::Error;
-use bandog_core::io::Outcome;
+use bandog_core::io::{OpId, Outcome};
 
 use crate::clock;
+use crate::fork;
 use crate::host::{Settled, Wish};
 use crate::parker::Parker;
 use crate::seat::Seat;
@@ -32,8 +34,15 @@ pub(crate) fn block(
     let op = shared.wish(wish, Shared::THREADS, |_| Waiter::Seat(seat.clone()))?;
     visit.sent();
     let mut patience = Patience::new();
+    let mut interrupt = || {
+        // The host's code may unwind: then its caller is gone, too.
+        let gone = Gone { shared, op };
+        let over = interrupt();
+        mem::forget(gone);
+        over
+    };
     loop {
-        match visit.wait(&guard, &mut patience, interrupt) {
+        match visit.wait(&guard, &mut patience, &mut interrupt) {
             Ok(Some(Outcome::Granted)) => match shared.claim(op) {
                 Ok(Some(handle)) => return Ok(Some(Settled::Held(handle))),
                 Ok(None) => {}
@@ -46,6 +55,20 @@ pub(crate) fn block(
                 return Ok(None);
             }
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Gives a wish up.
+struct Gone<'a> {
+    shared: &'a Shared,
+    op: OpId,
+}
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        if self.shared.generation == fork::generation() {
+            self.shared.cancel(self.op);
         }
     }
 }
