@@ -1,7 +1,7 @@
 //! One acquire and release, against a bare blocking socket that sends the same two `EVALSHA`s, in one run:
 //! only the ratios mean anything. Pin it to one core (`taskset -c 0`), the server as well.
 //!
-//!     cargo bench -p bandog --bench pair -- redis://127.0.0.1:6379 [sync]
+//!     cargo bench -p bandog --bench pair -- redis://127.0.0.1:6379 [sync] [threads] [async]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,67 +15,94 @@ use bandog_core::owner::{ClientId, HoldNumber, WireOwner};
 use bandog_core::scripts::{Ask, Script, Sink};
 use bandog_core::time::Millis;
 
-const ROUNDS: usize = 20_000;
+/// What may be asked for by name.
+const WAYS: [&str; 3] = ["sync", "threads", "async"];
+/// Pairs of one round.
+const ROUND: usize = 1000;
 const THREADS: usize = 100;
-const SPAN: Duration = Duration::from_secs(2);
+const SPAN: Duration = Duration::from_millis(500);
 
 #[expect(clippy::print_stdout, reason = "a bench prints")]
 fn main() {
     let server = bandog_harness::server::Server::start();
-    let url = std::env::args().find(|arg| arg.starts_with("redis")).unwrap_or_else(|| server.url());
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let url = words.iter().find(|word| word.starts_with("redis")).cloned().unwrap_or_else(|| server.url());
+    let wanted =
+        |what| words.iter().any(|word| word == what) || !words.iter().any(|word| WAYS.contains(&word.as_str()));
     let address = url.trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let client = Client::new(Options::new(&url).unwrap()).unwrap();
     let lock = client.lock("bench").unwrap();
     let mut bare = Bare::new(&address);
-    let mut both = [Vec::new(), Vec::new()];
     // Alternately, so that whatever else the machine does hits both.
-    for _ in 0..20 {
-        for _ in 0..ROUNDS / 20 {
-            both[0].push(timed(|| bare.pair()));
+    if wanted("sync") {
+        let mut rounds = Vec::new();
+        for _ in 0..20 {
+            let floor = p50(|| bare.pair());
+            rounds.push((floor, p50(|| lock.acquire_blocking().unwrap().release_blocking().unwrap())));
         }
-        for _ in 0..ROUNDS / 20 {
-            both[1].push(timed(|| lock.acquire_blocking().unwrap().release_blocking().unwrap()));
-        }
+        print_pair("blocking", rounds);
     }
-    let [floor, ours] = both.map(p50);
-    println!("pair, bare socket     p50 {:6.1} us", floor.as_secs_f64() * 1e6);
-    println!(
-        "pair, blocking        p50 {:6.1} us  {:.2}x",
-        ours.as_secs_f64() * 1e6,
-        ours.as_secs_f64() / floor.as_secs_f64()
-    );
-    if std::env::args().any(|arg| arg == "sync") {
-        return;
-    }
-    let before = cpu();
-    let many = threads(&client);
-    let spent = (cpu() - before).as_secs_f64() * 1e6 / (many * SPAN.as_secs_f64());
-    println!(
-        "{THREADS} threads           {:8.0} pairs/s  {:.2}x  {spent:.1} us of our cpu a pair",
-        many,
-        many * floor.as_secs_f64()
-    );
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    let asynchronous = runtime.block_on(async {
-        let mut spans = Vec::new();
-        for _ in 0..ROUNDS / 4 {
-            let start = Instant::now();
-            lock.acquire().await.unwrap().release().await.unwrap();
-            spans.push(start.elapsed());
+    if wanted("threads") {
+        let mut rounds = Vec::new();
+        for _ in 0..5 {
+            let floor = p50(|| bare.pair());
+            let before = cpu();
+            let rate = threads(&client);
+            let spent = (cpu() - before).as_secs_f64() * 1e6 / (rate * SPAN.as_secs_f64());
+            rounds.push((rate * floor.as_secs_f64(), rate, spent));
         }
-        p50(spans)
-    });
+        rounds.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        let (ratio, rate, spent) = rounds[rounds.len() / 2];
+        println!("{THREADS} threads           {rate:8.0} pairs/s  {ratio:.3}x  {spent:.1} us of our cpu a pair");
+    }
+    if wanted("async") {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let mut rounds = Vec::new();
+        for _ in 0..20 {
+            let floor = p50(|| bare.pair());
+            let spans = runtime.block_on(async {
+                let mut spans = Vec::with_capacity(ROUND);
+                for _ in 0..ROUND {
+                    let start = Instant::now();
+                    lock.acquire().await.unwrap().release().await.unwrap();
+                    spans.push(start.elapsed());
+                }
+                spans
+            });
+            rounds.push((floor, median(spans)));
+        }
+        print_pair("async", rounds);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a bench prints")]
+fn print_pair(what: &str, rounds: Vec<(Duration, Duration)>) {
+    let mut ratios: Vec<_> = rounds.iter().map(|(floor, ours)| ours.as_secs_f64() / floor.as_secs_f64()).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let (mut floors, mut ours): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+    floors.sort_unstable();
+    ours.sort_unstable();
+    let micros = |spans: &[Duration]| spans[spans.len() / 2].as_secs_f64() * 1e6;
     println!(
-        "pair, async fallback  p50 {:6.1} us  {:.2}x",
-        asynchronous.as_secs_f64() * 1e6,
-        asynchronous.as_secs_f64() / floor.as_secs_f64()
+        "pair, {what:<10}      p50 {:6.1} us, bare socket {:6.1} us  {:.3}x",
+        micros(&ours),
+        micros(&floors),
+        ratios[ratios.len() / 2]
     );
 }
 
-fn timed(what: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    what();
-    start.elapsed()
+fn p50(mut what: impl FnMut()) -> Duration {
+    let spans = (0..ROUND).map(|_| {
+        let start = Instant::now();
+        what();
+        start.elapsed()
+    });
+    median(spans.collect())
+}
+
+fn median(mut spans: Vec<Duration>) -> Duration {
+    spans.sort_unstable();
+    spans[spans.len() / 2]
 }
 
 /// What this process used so far.
@@ -88,11 +115,6 @@ fn cpu() -> Duration {
     };
     let span = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     span(usage.ru_utime) + span(usage.ru_stime)
-}
-
-fn p50(mut spans: Vec<Duration>) -> Duration {
-    spans.sort_unstable();
-    spans[spans.len() / 2]
 }
 
 fn threads(client: &Client) -> f64 {
