@@ -103,6 +103,7 @@ pub mod scripts;
 mod slab;
 #[cfg(test)]
 mod tests;
+mod text;
 pub mod time;
 mod waiters;
 mod watchdog;

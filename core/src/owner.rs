@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::text::Text;
+
 /// Who may re-enter a lock inside this process: a thread, a task, a greenlet or a scope, by a number of
 /// the host's own making. Numbers are never used twice in one process; the engine only compares them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,25 +23,33 @@ impl ClientId {
     /// The canonical text. It goes out with every request, so it is made without a formatter.
     #[must_use]
     pub const fn text(self) -> [u8; 36] {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = [b'-'; 36];
-        let (mut at, mut byte) = (0, 0);
+        let mut byte = 0;
         while byte < 16 {
-            if matches!(byte, 4 | 6 | 8 | 10) {
-                at += 1;
-            }
-            text[at] = HEX[(self.0[byte] >> 4) as usize];
-            text[at + 1] = HEX[(self.0[byte] & 15) as usize];
-            at += 2;
+            [text[PLACES[byte]], text[PLACES[byte] + 1]] = HEX[self.0[byte] as usize];
             byte += 1;
         }
         text
     }
 }
 
+/// Where each byte of an id stands in its text.
+const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+/// The two digits of each byte.
+static HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut hex = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        hex[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    hex
+};
+
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In one piece: this is made with every grant.
         f.write_str(str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
@@ -66,9 +76,20 @@ pub struct WireOwner {
     pub number: HoldNumber,
 }
 
+impl WireOwner {
+    pub(crate) fn text(&self) -> Text<57> {
+        let mut text = Text::new();
+        text.push(&self.client.text());
+        text.push(b":");
+        text.number(self.number.0);
+        text
+    }
+}
+
 impl fmt::Display for WireOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.client, self.number.0)
+        // In one piece: this is made with every grant.
+        f.write_str(str::from_utf8(self.text().bytes()).unwrap_or_default())
     }
 }
 

@@ -291,7 +291,7 @@ impl Engine {
 
     /// A lock of this process was released: where no message will say so, its waiters are told here.
     pub(crate) fn told_by_release(&mut self, now: Time, name: &Name) {
-        if !self.channels.is_active(name) {
+        if self.queues.contains_key(name) && !self.channels.is_active(name) {
             self.wake(now, name);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::{Ask, MAX_BATCH, Request, Script, Sink};
 use crate::name::{MAX_NAME_BYTES, Name};
-use crate::owner::WireOwner;
+use crate::text::Text;
 
 /// Sharded publishing is for clusters; everywhere else Redisson uses this (protocol 2.1).
 const PUBLISH: &[u8] = b"PUBLISH";
@@ -29,7 +29,7 @@ impl Request {
             Ask::Acquire { name, owner, lease, count, fresh, heal } => {
                 sink.key(name.as_str().as_bytes());
                 number(sink, lease.0);
-                wire_owner(sink, owner);
+                sink.arg(owner.text().bytes());
                 number(sink, u64::from(*count));
                 sink.arg(if *fresh { b"1" } else { b"0" });
                 number(sink, heal.0);
@@ -37,7 +37,7 @@ impl Request {
             Ask::Release { name, owner, lease, count } => {
                 sink.key(name.as_str().as_bytes());
                 channel(sink, name);
-                wire_owner(sink, owner);
+                sink.arg(owner.text().bytes());
                 number(sink, u64::from(*count));
                 number(sink, lease.0);
                 sink.arg(PUBLISH);
@@ -48,7 +48,7 @@ impl Request {
                     sink.key(renewal.name.as_str().as_bytes());
                 }
                 for renewal in renewals {
-                    wire_owner(sink, &renewal.owner);
+                    sink.arg(renewal.owner.text().bytes());
                     number(sink, renewal.lease.0);
                 }
             }
@@ -73,54 +73,10 @@ fn number(sink: &mut impl Sink, value: u64) {
     sink.arg(text.bytes());
 }
 
-fn wire_owner(sink: &mut impl Sink, owner: &WireOwner) {
-    let mut text = Text::<57>::new();
-    text.push(&owner.client.text());
-    text.push(b":");
-    text.number(owner.number.0);
-    sink.arg(text.bytes());
-}
-
 fn channel(sink: &mut impl Sink, name: &Name) {
     let mut text = Text::<{ MAX_NAME_BYTES + 32 }>::new();
     for part in name.channel_parts() {
         text.push(part.as_bytes());
     }
     sink.key(text.bytes());
-}
-
-/// A short text on the stack.
-struct Text<const N: usize> {
-    room: [u8; N],
-    used: usize,
-}
-
-impl<const N: usize> Text<N> {
-    const fn new() -> Self {
-        Self { room: [0; N], used: 0 }
-    }
-
-    /// `N` is the longest text there can be: going past it is a bug, and panics.
-    fn push(&mut self, bytes: &[u8]) {
-        self.room[self.used..][..bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
-    }
-
-    fn number(&mut self, mut value: u64) {
-        let mut digits = [0; 20];
-        let mut first = digits.len();
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (value % 10) as u8;
-            value /= 10;
-            if value == 0 {
-                break;
-            }
-        }
-        self.push(&digits[first..]);
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.room[..self.used]
-    }
 }
