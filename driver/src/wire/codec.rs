@@ -1,10 +1,10 @@
-//! Requests to bytes and bytes to replies, by the codec of the `redis` crate. Only whole replies that keep
-//! to the limits reach its parser.
+//! Requests to bytes, and bytes to replies by the parser of the `redis` crate: only whole replies that keep
+//! to the limits reach it.
 
 use bandog_core::io::{Fence, Value};
 use bandog_core::scripts::{Request, Script, Sink};
 use bytes::{Buf, BytesMut};
-use redis::{Cmd, PushKind, RedisWrite, ValueCodec};
+use redis::{PushKind, ValueCodec};
 use sha1_smol::Sha1;
 use tokio_util::codec::Decoder as _;
 
@@ -15,21 +15,21 @@ const KEEP_BUFFER: usize = 64 << 10;
 
 /// Writes requests.
 pub(super) struct Encoder {
-    /// Used again for each request: a fresh one costs six times as much.
-    cmd: Cmd,
     parts: Parts,
-    /// By script. Worked out for each connection, not once for the process: a lock held at a fork stays
-    /// held in the child.
-    digests: [String; Script::ALL.len()],
+    /// `EVALSHA` and the digest, by script. Worked out for each connection, not once for the process: a lock
+    /// held at a fork stays held in the child.
+    starts: [Vec<u8>; Script::ALL.len()],
 }
 
 impl Encoder {
     pub(super) fn new() -> Self {
-        Self {
-            cmd: Cmd::with_capacity(16, 512),
-            parts: Parts::default(),
-            digests: Script::ALL.map(|script| Sha1::from(script.source()).digest().to_string()),
-        }
+        let starts = Script::ALL.map(|script| {
+            let mut start = Vec::new();
+            bulk(&mut start, b"EVALSHA");
+            bulk(&mut start, Sha1::from(script.source()).digest().to_string().as_bytes());
+            start
+        });
+        Self { parts: Parts::default(), starts }
     }
 
     /// `EVALSHA`, or `EVAL` where the request says that the server lacks the script.
@@ -37,35 +37,57 @@ impl Encoder {
         let parts = &mut self.parts;
         parts.clear();
         let script = request.write(parts);
-        self.cmd.clear();
+        line(out, b'*', parts.count + 3);
         if request.source {
-            self.cmd.arg("EVAL").arg(script.source());
+            bulk(out, b"EVAL");
+            bulk(out, script.source().as_bytes());
         } else {
-            self.cmd.arg("EVALSHA").arg(&self.digests[script as usize]);
+            out.extend_from_slice(&self.starts[script as usize]);
         }
-        self.cmd.arg(parts.keys);
-        let mut start = 0;
-        for &end in &parts.ends {
-            self.cmd.write_arg(&parts.bytes[start..end]);
-            start = end;
-        }
-        self.cmd.write_packed_command(out);
+        let mut room = [0; 20];
+        let first = digits(parts.keys, &mut room);
+        bulk(out, &room[first..]);
+        out.extend_from_slice(&parts.bytes);
     }
+}
 
-    /// Ends a connection, so that nothing it still carries is run later.
-    pub(super) fn kill(&mut self, fence: &Fence, out: &mut Vec<u8>) {
-        self.cmd.clear();
-        self.cmd.arg("CLIENT").arg("KILL").arg("ID").arg(fence.id).arg("ADDR").arg(&fence.addr);
-        self.cmd.write_packed_command(out);
-    }
+/// Ends a connection, so that nothing it still carries is run later.
+pub(super) fn kill(fence: &Fence, out: &mut Vec<u8>) {
+    words(&["CLIENT", "KILL", "ID", &fence.id.to_string(), "ADDR", &fence.addr], out);
+}
 
-    /// A command of plain words.
-    pub(super) fn words(&mut self, words: &[&str], out: &mut Vec<u8>) {
-        self.cmd.clear();
-        for word in words {
-            self.cmd.arg(*word);
+/// A command of plain words.
+pub(super) fn words(words: &[&str], out: &mut Vec<u8>) {
+    line(out, b'*', words.len());
+    words.iter().for_each(|word| bulk(out, word.as_bytes()));
+}
+
+fn bulk(out: &mut Vec<u8>, text: &[u8]) {
+    line(out, b'$', text.len());
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The line that says how long a text is, or how many will follow.
+fn line(out: &mut Vec<u8>, kind: u8, number: usize) {
+    // In one piece: there are two dozen of them in every pair.
+    let mut room = [0; 23];
+    room[21..].copy_from_slice(b"\r\n");
+    let first = digits(number, &mut room[1..21]);
+    room[first] = kind;
+    out.extend_from_slice(&room[first..]);
+}
+
+/// Writes a number at the end of `room`; says where it begins.
+fn digits(mut number: usize, room: &mut [u8]) -> usize {
+    let mut first = room.len();
+    loop {
+        first -= 1;
+        room[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return first;
         }
-        self.cmd.write_packed_command(out);
     }
 }
 
@@ -73,28 +95,28 @@ impl Encoder {
 #[derive(Default)]
 struct Parts {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    count: usize,
     keys: usize,
 }
 
 impl Parts {
     fn clear(&mut self) {
         self.bytes.clear();
-        self.ends.clear();
+        self.count = 0;
         self.keys = 0;
     }
 }
 
 impl Sink for Parts {
     fn key(&mut self, key: &[u8]) {
-        debug_assert_eq!(self.keys, self.ends.len(), "keys go first");
+        debug_assert_eq!(self.keys, self.count, "keys go first");
         self.arg(key);
         self.keys += 1;
     }
 
     fn arg(&mut self, arg: &[u8]) {
-        self.bytes.extend_from_slice(arg);
-        self.ends.push(self.bytes.len());
+        bulk(&mut self.bytes, arg);
+        self.count += 1;
     }
 }
 
@@ -140,6 +162,9 @@ impl Decoder {
             let text = String::from_utf8_lossy(&self.buffer[1..length - 2]).into_owned();
             self.buffer.advance(length);
             Frame::Error(text)
+        } else if let Some(value) = number_of(&self.buffer[..length]) {
+            self.buffer.advance(length);
+            Frame::Value(value)
         } else {
             match self.codec.decode(&mut self.buffer) {
                 Ok(Some(value)) => understand(value)?,
@@ -154,6 +179,18 @@ impl Decoder {
         }
         Ok(Some(frame))
     }
+}
+
+/// A number, or a list of one: every reply of an undisturbed pair, and a fraction of the parser's work.
+fn number_of(frame: &[u8]) -> Option<Value> {
+    let (item, listed) = frame.strip_prefix(b"*1\r\n").map_or((frame, false), |item| (item, true));
+    let digits = item.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+    // Signs and what might overflow are left to the parser.
+    if !(1..=18).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = Value::Int(digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')));
+    Some(if listed { Value::List(vec![number]) } else { number })
 }
 
 fn understand(value: redis::Value) -> Result<Frame, Violation> {

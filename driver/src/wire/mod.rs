@@ -20,7 +20,7 @@ use bandog_core::owner::ClientId;
 use redis::PushKind;
 use zeroize::Zeroize;
 
-use self::codec::{Decoder, Encoder, Frame};
+use self::codec::{Decoder, Encoder, Frame, kill, words};
 use self::handshake::{Handshake, State, explain, nonsense};
 use self::tls::Tls;
 pub(crate) use self::tls::check_tls;
@@ -126,7 +126,7 @@ impl Connection {
     pub(crate) fn call(&mut self, call: Call) {
         debug_assert!(self.is_ready() && self.role == Role::Calls);
         for fence in &call.fences {
-            self.encoder.kill(fence, &mut self.out);
+            kill(fence, &mut self.out);
             self.expected.push_back(Expected::Fence(call.id));
         }
         let place = self.before + self.out.len() as u64;
@@ -138,7 +138,7 @@ impl Connection {
     /// Asks for a channel's messages.
     pub(crate) fn subscribe(&mut self, channel: &Channel) {
         debug_assert!(self.is_ready() && self.role == Role::Messages);
-        self.encoder.words(&["SUBSCRIBE", channel.as_str()], &mut self.out);
+        words(&["SUBSCRIBE", channel.as_str()], &mut self.out);
         self.expected.push_back(Expected::Subscribed(channel.clone()));
         self.channels.insert(channel.clone());
     }
@@ -146,7 +146,7 @@ impl Connection {
     /// Asks for no more of them. None is reported from now on.
     pub(crate) fn unsubscribe(&mut self, channel: &Channel) {
         debug_assert!(self.is_ready() && self.role == Role::Messages);
-        self.encoder.words(&["UNSUBSCRIBE", channel.as_str()], &mut self.out);
+        words(&["UNSUBSCRIBE", channel.as_str()], &mut self.out);
         self.expected.push_back(Expected::Unsubscribed(channel.clone()));
         self.channels.remove(channel.as_str());
     }
@@ -154,7 +154,7 @@ impl Connection {
     /// Asks for a sign of life.
     pub(crate) fn ping(&mut self) {
         debug_assert!(self.is_ready());
-        self.encoder.words(&["PING"], &mut self.out);
+        words(&["PING"], &mut self.out);
         self.expected.push_back(Expected::Pong);
     }
 
