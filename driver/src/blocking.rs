@@ -22,19 +22,21 @@ use crate::waiter::Waiter;
 /// How long closing waits for the keeper's thread beyond the time given.
 const JOIN: Duration = Duration::from_secs(1);
 
+/// Without an `interrupt` it is never `None`.
 pub(crate) fn block(
     shared: &Arc<Shared>,
     wish: Wish,
     signals: Signals,
-    interrupt: &mut dyn FnMut() -> bool,
+    mut interrupt: Option<&mut dyn FnMut() -> bool>,
 ) -> Result<Option<Settled>, Error> {
     let seat = Arc::new(Seat::new(Parker::current()?));
     let guard = signals.guard();
     let mut visit = Visit::new(shared, &seat);
     let op = shared.wish(wish, Shared::THREADS, |_| Waiter::Seat(seat.clone()))?;
     visit.sent();
-    let mut patience = Patience::new();
+    let mut patience = if interrupt.is_some() { Patience::new() } else { Patience::endless() };
     let mut interrupt = || {
+        let Some(interrupt) = &mut interrupt else { return false };
         // The host's code may unwind: then its caller is gone, too.
         let gone = Gone { shared, op };
         let over = interrupt();

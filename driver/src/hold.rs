@@ -9,6 +9,7 @@ use bandog_core::event::{Event, LossReason};
 use bandog_core::name::Name;
 use bandog_core::owner::{LocalOwner, Via};
 
+use crate::blocking;
 use crate::client::Client;
 use crate::host::{self, Filter, Handle, Release, Settled, Signals, Wait, Wish};
 use crate::pending::Pending;
@@ -234,7 +235,7 @@ pub(crate) async fn run(client: &Client, wish: Wish) -> Result<Settled, Error> {
 
 pub(crate) fn run_blocking(client: &Client, wish: Wish) -> Result<Settled, Error> {
     // Never interrupted, so never `None`.
-    host::block(client, wish, Signals::Open, &mut || false).map(|settled| settled.unwrap_or(Settled::Busy))
+    blocking::block(client.shared(), wish, Signals::Open, None).map(|settled| settled.unwrap_or(Settled::Busy))
 }
 
 pub(crate) fn hold(client: &Client, owner: LocalOwner, via: Via, settled: Settled) -> Option<Hold> {

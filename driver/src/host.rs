@@ -165,7 +165,7 @@ pub fn block(
     signals: Signals,
     interrupt: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Settled>, Error> {
-    blocking::block(client.shared(), wish, signals, interrupt)
+    blocking::block(client.shared(), wish, signals, Some(interrupt))
 }
 
 /// States a wish and returns at once: the request is already on its way. How it ended, or that it was

@@ -115,7 +115,7 @@ impl Listener {
             let woken = if std::mem::take(&mut unseen) {
                 Woken { interrupted: true, ..Woken::default() }
             } else {
-                parker.park(None, Some(patience.millis()), guard.mask())
+                parker.park(None, patience.millis(), guard.mask())
             };
             if patience.is_over(woken) && guard.open(&mut *interrupt) {
                 return None;

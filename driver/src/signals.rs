@@ -27,7 +27,8 @@ pub(crate) struct Guard {
 
 /// How long a caller parks until it looks at `interrupt` again.
 pub(crate) struct Patience {
-    every: u32,
+    /// In milliseconds; `None` without an `interrupt`: it sleeps until it is woken, which spares a timer.
+    every: Option<u32>,
     /// Set at the first park: most calls end without one.
     since: Option<Time>,
 }
@@ -76,20 +77,26 @@ impl Patience {
     }
 
     pub(crate) fn of(millis: u32) -> Self {
-        Self { every: millis.max(1), since: None }
+        Self { every: Some(millis.max(1)), since: None }
+    }
+
+    pub(crate) fn endless() -> Self {
+        Self { every: None, since: None }
     }
 
     /// How long to park at most.
-    pub(crate) fn millis(&mut self) -> u32 {
+    pub(crate) fn millis(&mut self) -> Option<u32> {
+        let every = self.every?;
         let now = clock::now();
         let passed = now.since(*self.since.get_or_insert(now)).0;
-        self.every.saturating_sub(u32::try_from(passed).unwrap_or(u32::MAX)).max(1)
+        Some(every.saturating_sub(u32::try_from(passed).unwrap_or(u32::MAX)).max(1))
     }
 
     /// Whether it is time to look at `interrupt`.
     pub(crate) fn is_over(&mut self, woken: Woken) -> bool {
+        let Some(every) = self.every else { return false };
         let now = clock::now();
-        let over = woken.interrupted || now.since(*self.since.get_or_insert(now)).0 >= self.every.into();
+        let over = woken.interrupted || now.since(*self.since.get_or_insert(now)).0 >= every.into();
         if over {
             self.since = Some(now);
         }

@@ -73,7 +73,7 @@ impl<'a> Visit<'a> {
             if guard.shut() {
                 return Woken { interrupted: true, ..Woken::default() };
             }
-            return parker.park(None, Some(patience.millis()), guard.mask());
+            return parker.park(None, patience.millis(), guard.mask());
         }
         if !self.running {
             self.road.seats.enter();
@@ -85,7 +85,7 @@ impl<'a> Visit<'a> {
                 Woken { interrupted: true, ..Woken::default() }
             }
             Role::Follow => {
-                let woken = parker.park(None, Some(patience.millis()), guard.mask());
+                let woken = parker.park(None, patience.millis(), guard.mask());
                 self.road.seats.rise(self.seat);
                 woken
             }
@@ -102,7 +102,7 @@ impl<'a> Visit<'a> {
                 if guard.shut() {
                     return Woken { interrupted: true, ..Woken::default() };
                 }
-                let woken = parker.park(Some((&socket, clogged)), Some(patience.millis()), guard.mask());
+                let woken = parker.park(Some((&socket, clogged)), patience.millis(), guard.mask());
                 drop(socket);
                 if woken.writable {
                     self.shared.flush(self.road, true);

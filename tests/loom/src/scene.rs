@@ -76,7 +76,7 @@ fn call(shared: &Shared, parker: &Arc<Parker>, fate: Fate, manner: Manner) {
                 seats.rise(&seat);
             }
         }
-        Manner::Stays => assert!(visit.wait(&guard, &mut Patience::new(), &mut || false).unwrap().is_some()),
+        Manner::Stays => assert!(visit.wait(&guard, &mut Patience::endless(), &mut || false).unwrap().is_some()),
         Manner::Looks | Manner::GivesUp => {
             KERNEL.signal();
             let outcome = visit.wait(&guard, &mut Patience::new(), &mut || manner == Manner::GivesUp).unwrap();
