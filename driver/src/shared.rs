@@ -181,6 +181,13 @@ impl Shared {
 
     /// Writes what waits on a road, and sees to it that somebody serves it.
     pub(crate) fn flush(&self, road: &Road, eager: bool) {
+        if self.send(road, eager) {
+            self.pass(road, road.seats.attend(|| road.tally()));
+        }
+    }
+
+    /// Writes what waits on a road; says whether replies may come that somebody has to read.
+    fn send(&self, road: &Road, eager: bool) -> bool {
         let flow = road.flush(eager);
         if road.link == Some(Link::Messages) {
             // The keeper counts how long the answer takes.
@@ -193,11 +200,17 @@ impl Shared {
                     end.put_off();
                 }
             }
-            Flow::Down => return road.bell.notify_one(),
+            Flow::Down => {
+                road.bell.notify_one();
+                return false;
+            }
             Flow::Clogged => self.nudge(road),
-            Flow::Broken(epoch) => return self.fail(road, epoch),
+            Flow::Broken(epoch) => {
+                self.fail(road, epoch);
+                return false;
+            }
         }
-        self.pass(road, road.seats.attend(|| road.tally()));
+        true
     }
 
     /// Wakes whom the lead of a road went to.
@@ -352,7 +365,13 @@ impl Shared {
     fn settle(&self, after: After, own: Option<Wire>) {
         let mut dirty = after.dirty;
         while dirty != 0 {
-            self.flush(&self.roads[dirty.trailing_zeros() as usize], false);
+            let at = dirty.trailing_zeros() as usize;
+            if own == Some(Self::THREADS) && at == Self::THREADS.0 as usize {
+                // Its caller sits down next, or passes the lead on.
+                self.send(&self.roads[at], false);
+            } else {
+                self.flush(&self.roads[at], false);
+            }
             dirty &= dirty - 1;
         }
         for road in after.loops {

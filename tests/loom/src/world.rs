@@ -117,7 +117,7 @@ pub(crate) mod shared {
         /// States a wish.
         pub(crate) fn wish(&self, fate: Fate, seat: Arc<Seat>) -> usize {
             let wish = self.post(&mut lock(&self.engine), fate, Some(seat));
-            self.flush(self.road(), false);
+            self.send(false);
             wish
         }
 
@@ -132,6 +132,11 @@ pub(crate) mod shared {
         }
 
         pub(crate) fn flush(&self, road: &Road, eager: bool) {
+            self.send(eager);
+            self.pass(road, road.seats.attend(|| road.tally()));
+        }
+
+        fn send(&self, eager: bool) {
             let mut state = KERNEL.lock();
             KERNEL.write(&mut state, (!eager).then_some(AT_ONCE));
             let down = state.broken;
@@ -139,7 +144,6 @@ pub(crate) mod shared {
             if down {
                 KERNEL.ring();
             }
-            self.pass(road, road.seats.attend(|| road.tally()));
         }
 
         pub(crate) fn pump(&self, road: &Road, reader: MutexGuard<'_, ()>, patient: Option<&Arc<Socket>>) -> Flow {
