@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 
 use bandog_core::error::{Code, Error};
 
 use crate::fork;
-use crate::sleep::{Poke, Word};
+use crate::sleep::Poke;
+#[cfg(target_os = "linux")]
+use crate::sleep::{self, End, Slept};
+use crate::sync::{AtomicU32, Ordering::SeqCst};
 use crate::sys::Socket;
 
 const EMPTY: u32 = 0;
@@ -22,7 +24,11 @@ const NOTIFIED: u32 = 3;
 /// to the kernel unless the thread sleeps.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    state: Word,
+    state: AtomicU32,
+    #[cfg(target_os = "linux")]
+    room: usize,
+    #[cfg(target_os = "linux")]
+    bed: u32,
     poke: Poke,
 }
 
@@ -64,16 +70,52 @@ impl Parker {
     }
 
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { state: Word::new(EMPTY), poke: Poke::new()? })
+        #[cfg(target_os = "linux")]
+        let (room, bed) = sleep::bed();
+        Ok(Self {
+            state: AtomicU32::new(EMPTY),
+            #[cfg(target_os = "linux")]
+            room,
+            #[cfg(target_os = "linux")]
+            bed,
+            poke: Poke::new()?,
+        })
     }
 
     pub(crate) fn unpark(&self) {
         match self.state.swap(NOTIFIED, SeqCst) {
             POLLING => self.poke.poke(),
             #[cfg(target_os = "linux")]
-            SLEEPING => self.state.wake(),
+            SLEEPING => sleep::room(self.room).wake(1 << self.bed),
             _ => {}
         }
+    }
+
+    /// Unparks all of them, with few calls into the kernel.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn unpark_all<'a>(parkers: impl Iterator<Item = &'a Self>) {
+        let mut beds = [0; sleep::ROOMS];
+        let mut rooms = 0u64;
+        for parker in parkers {
+            match parker.state.swap(NOTIFIED, SeqCst) {
+                POLLING => parker.poke.poke(),
+                SLEEPING => {
+                    beds[parker.room] |= 1 << parker.bed;
+                    rooms |= 1 << parker.room;
+                }
+                _ => {}
+            }
+        }
+        while rooms != 0 {
+            let room = rooms.trailing_zeros() as usize;
+            sleep::room(room).wake(beds[room]);
+            rooms &= rooms - 1;
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn unpark_all<'a>(parkers: impl Iterator<Item = &'a Self>) {
+        parkers.for_each(Self::unpark);
     }
 
     /// Forgets an unpark: its reason was seen.
@@ -99,7 +141,7 @@ impl Parker {
         }
         #[cfg(target_os = "linux")]
         if sleeps {
-            woken.interrupted = self.state.sleep(SLEEPING, millis);
+            woken.interrupted = self.sleep(millis);
             self.reset();
             return woken;
         }
@@ -118,6 +160,25 @@ impl Parker {
             Err(error) => woken.interrupted = error.kind() == io::ErrorKind::Interrupted,
         }
         woken
+    }
+
+    /// Until the state changes; says whether a signal ended it.
+    #[cfg(target_os = "linux")]
+    fn sleep(&self, millis: Option<u32>) -> bool {
+        let room = sleep::room(self.room);
+        let end = millis.map(End::after);
+        loop {
+            let count = room.count();
+            if self.state.load(SeqCst) != SLEEPING {
+                return false;
+            }
+            match room.sleep(count, self.bed, end.as_ref()) {
+                // Maybe it was for somebody else in the room.
+                Slept::Woken => {}
+                Slept::TimedOut => return false,
+                Slept::Interrupted => return true,
+            }
+        }
     }
 }
 
@@ -149,5 +210,28 @@ mod tests {
         }
         assert!(start.elapsed() < Duration::from_secs(1));
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_batch_is_woken_and_nobody_else() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let threads: Vec<_> = (0..70)
+            .map(|at| {
+                let tell = tell.clone();
+                std::thread::spawn(move || {
+                    let parker = Parker::current().unwrap();
+                    tell.send((at, parker.clone())).unwrap();
+                    let start = Instant::now();
+                    parker.park(None, Some(if at % 2 == 0 { 10_000 } else { 150 }), None);
+                    start.elapsed()
+                })
+            })
+            .collect();
+        let parkers: Vec<_> = (0..70).map(|_| told.recv().unwrap()).collect();
+        Parker::unpark_all(parkers.iter().filter(|(at, _)| at % 2 == 0).map(|(_, parker)| &**parker));
+        for (at, thread) in threads.into_iter().enumerate() {
+            let slept = thread.join().unwrap();
+            assert!(if at % 2 == 0 { slept.as_secs() < 9 } else { slept.as_millis() >= 149 }, "{at}: {slept:?}");
+        }
     }
 }

@@ -379,7 +379,7 @@ impl Shared {
             let elsewhere = own.is_none() || own != road.end.as_ref().map(|end| end.wire);
             self.flush(&road, elsewhere);
         }
-        after.wakes.into_iter().for_each(Wake::run);
+        Wake::run_all(after.wakes);
     }
 }
 

@@ -1,50 +1,17 @@
 //! How a thread sleeps in the kernel, and how another wakes it. `tests/loom` puts its own in this module's
 //! place.
 
+#[cfg(target_os = "linux")]
+mod room;
+
 use std::io;
-use std::ops::Deref;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicU32;
 
 use crate::fork::Descriptor;
 use crate::sys::{self, Socket};
 
-/// A number on which a thread may sleep until it changes.
-#[derive(Debug)]
-pub(crate) struct Word(AtomicU32);
-
-impl Word {
-    pub(crate) fn new(value: u32) -> Self {
-        Self(AtomicU32::new(value))
-    }
-
-    /// Sleeps while the number is this one; says whether a signal ended it.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn sleep(&self, value: u32, millis: Option<u32>) -> bool {
-        let spec = millis.map(timespec);
-        let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the word is live, the time is live or null, as the call allows.
-        let result = unsafe {
-            libc::syscall(libc::SYS_futex, self.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value, spec)
-        };
-        result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    }
-
-    /// Wakes who sleeps.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn wake(&self) {
-        // SAFETY: the word is live; nothing is read or written.
-        unsafe { libc::syscall(libc::SYS_futex, self.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
-    }
-}
-
-impl Deref for Word {
-    type Target = AtomicU32;
-
-    fn deref(&self) -> &AtomicU32 {
-        &self.0
-    }
-}
+#[cfg(target_os = "linux")]
+pub(crate) use self::room::{End, ROOMS, Slept, bed, room};
 
 /// What ended a [`Poke::wait`].
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 pub(crate) use std::sync::Mutex;
 use std::sync::{MutexGuard, PoisonError};
 
-pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Locks a mutex whatever a panic elsewhere left behind.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

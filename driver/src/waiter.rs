@@ -85,9 +85,27 @@ pub(crate) enum Wake {
 }
 
 impl Wake {
-    pub(crate) fn run(self) {
+    /// Threads first: waking the others runs code of the host.
+    pub(crate) fn run_all(wakes: Vec<Self>) {
+        match &wakes[..] {
+            [] => return,
+            [Self::Thread(parker)] => return parker.unpark(),
+            _ => {}
+        }
+        Parker::unpark_all(wakes.iter().filter_map(Self::thread));
+        wakes.into_iter().for_each(Self::run);
+    }
+
+    fn thread(&self) -> Option<&Parker> {
         match self {
-            Self::Thread(parker) => parker.unpark(),
+            Self::Thread(parker) => Some(parker),
+            _ => None,
+        }
+    }
+
+    fn run(self) {
+        match self {
+            Self::Thread(_) => {}
             Self::Task(waker) => waker.wake(),
             Self::Mailbox(mailbox) => mailbox.wake(),
             Self::Queue(queue) => queue.wake(),

@@ -114,7 +114,7 @@ pub(crate) mod sync {
 
     pub(crate) use loom::sync::Mutex;
     use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -122,48 +122,75 @@ pub(crate) mod sync {
 }
 
 pub(crate) mod sleep {
-    use std::ops::Deref;
-
     use loom::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
     use super::*;
     use crate::sys::Socket;
 
-    /// A futex: the look at the word and the sleep are one step for whoever wakes.
-    #[derive(Debug)]
-    pub(crate) struct Word {
-        word: AtomicU32,
-        queue: Mutex<()>,
-        bed: Condvar,
+    pub(crate) const ROOMS: usize = 1;
+
+    loom::lazy_static! {
+        static ref ROOM: Room = Room::default();
     }
 
-    impl Word {
-        pub(crate) fn new(value: u32) -> Self {
-            Self { word: AtomicU32::new(value), queue: Mutex::new(()), bed: Condvar::new() }
+    /// A futex: the look at the count and the sleep are one step for whoever wakes.
+    #[derive(Default)]
+    pub(crate) struct Room {
+        count: AtomicU32,
+        queue: Mutex<u32>,
+        beds: [Condvar; 2],
+    }
+
+    pub(crate) fn bed() -> (usize, u32) {
+        let mut next = sync::lock(&ROOM.queue);
+        *next += 1;
+        (0, *next - 1)
+    }
+
+    pub(crate) fn room(at: usize) -> &'static Room {
+        assert_eq!(at, 0);
+        &ROOM
+    }
+
+    pub(crate) enum Slept {
+        Woken,
+        Interrupted,
+        #[expect(dead_code, reason = "time stands still")]
+        TimedOut,
+    }
+
+    pub(crate) struct End;
+
+    impl End {
+        pub(crate) fn after(_millis: u32) -> Self {
+            Self
+        }
+    }
+
+    impl Room {
+        pub(crate) fn count(&self) -> u32 {
+            self.count.load(SeqCst)
         }
 
-        pub(crate) fn sleep(&self, value: u32, _millis: Option<u32>) -> bool {
+        pub(crate) fn sleep(&self, count: u32, bed: u32, _end: Option<&End>) -> Slept {
             if KERNEL.lock().take_signal() {
-                return true;
+                return Slept::Interrupted;
             }
             let queue = sync::lock(&self.queue);
-            if self.word.load(SeqCst) == value {
-                drop(self.bed.wait(queue));
+            if self.count.load(SeqCst) == count {
+                drop(self.beds[bed as usize].wait(queue));
             }
-            false
+            Slept::Woken
         }
 
-        pub(crate) fn wake(&self) {
+        pub(crate) fn wake(&self, beds: u32) {
+            self.count.fetch_add(1, SeqCst);
             let _queue = sync::lock(&self.queue);
-            self.bed.notify_one();
-        }
-    }
-
-    impl Deref for Word {
-        type Target = AtomicU32;
-
-        fn deref(&self) -> &AtomicU32 {
-            &self.word
+            for (at, bed) in self.beds.iter().enumerate() {
+                if beds & 1 << at != 0 {
+                    bed.notify_all();
+                }
+            }
         }
     }
 

@@ -173,7 +173,7 @@ pub(crate) mod shared {
             if calls {
                 self.flush(road, false);
             }
-            wakes.iter().for_each(|parker| parker.unpark());
+            Parker::unpark_all(wakes.iter().map(|parker| &**parker));
             if broken {
                 KERNEL.ring();
             }
