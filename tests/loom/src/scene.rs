@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use crate::signals::{Patience, Signals};
 use crate::visit::Visit;
 
-pub use crate::world::shared::Fate;
+pub use crate::world::shared::{Fate, Start};
 
 /// What becomes of the thread that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,15 +31,12 @@ pub enum Manner {
 /// One caller's wishes, one after the other, on one thread.
 pub type Caller = &'static [(Fate, Manner)];
 
-/// Tries every order of events with at most so many preemptions, beginning with a connection or without.
-pub fn run(preemptions: usize, up: bool, callers: &'static [Caller]) {
+/// Tries every order of events with at most so many preemptions.
+pub fn run(preemptions: usize, start: Start, callers: &'static [Caller]) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
-        let shared = Arc::new(Shared::new());
-        if up {
-            shared.came_up();
-        }
+        let shared = Arc::new(Shared::new(start));
         let threads: Vec<_> = callers
             .iter()
             .map(|caller| {

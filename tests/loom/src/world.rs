@@ -80,6 +80,17 @@ pub(crate) mod shared {
         Breaks,
     }
 
+    /// How it begins.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Start {
+        /// There is a connection.
+        Up,
+        /// It comes.
+        Late,
+        /// It comes after a first attempt that the server refuses.
+        Refused,
+    }
+
     pub(crate) struct Shared {
         pub(crate) generation: u64,
         pub(crate) roads: [Road; 1],
@@ -91,6 +102,8 @@ pub(crate) mod shared {
         wishes: Vec<Wish>,
         /// What the keeper tries again.
         retries: Vec<usize>,
+        /// The next attempt to connect fails.
+        refused: bool,
     }
 
     struct Wish {
@@ -106,8 +119,14 @@ pub(crate) mod shared {
     impl Shared {
         pub(crate) const THREADS: Wire = Wire(0);
 
-        pub(crate) fn new() -> Self {
-            Self { generation: 0, roads: [Road::new()], engine: Mutex::new(Engine::default()) }
+        pub(crate) fn new(start: Start) -> Self {
+            let engine = Engine { refused: start == Start::Refused, ..Engine::default() };
+            let shared = Self { generation: 0, roads: [Road::new()], engine: Mutex::new(engine) };
+            KERNEL.lock().broken = true;
+            if start == Start::Up {
+                shared.came_up();
+            }
+            shared
         }
 
         fn road(&self) -> &Road {
@@ -165,7 +184,7 @@ pub(crate) mod shared {
             for call in replies {
                 calls |= self.answer(&mut engine, call.wish, &mut wakes);
             }
-            if broken {
+            if broken && self.road().seats.is_up() {
                 self.lose(&mut engine, &mut wakes);
             }
             drop(engine);
@@ -205,11 +224,8 @@ pub(crate) mod shared {
             false
         }
 
-        /// The connection is gone, with all that was written.
+        /// The connection is gone, or none could be made: so is all that is due.
         fn lose(&self, engine: &mut Engine, wakes: &mut Vec<Arc<Parker>>) {
-            if !self.road().seats.is_up() {
-                return;
-            }
             self.road().seats.went_down();
             KERNEL.lock().outbox.clear();
             for wish in engine.wishes.iter_mut().filter(|wish| wish.due) {
@@ -236,7 +252,25 @@ pub(crate) mod shared {
             }
         }
 
-        pub(crate) fn came_up(&self) {
+        /// The keeper tries to connect.
+        fn connect(&self) {
+            let mut engine = lock(&self.engine);
+            if !engine.refused {
+                drop(engine);
+                return self.came_up();
+            }
+            if !self.road().tally().is_due() {
+                drop(engine);
+                return KERNEL.wait(false);
+            }
+            engine.refused = false;
+            let mut wakes = Vec::new();
+            self.lose(&mut engine, &mut wakes);
+            drop(engine);
+            Parker::unpark_all(wakes.iter().map(|parker| &**parker));
+        }
+
+        fn came_up(&self) {
             let road = self.road();
             let engine = lock(&self.engine);
             let mut state = KERNEL.lock();
@@ -267,7 +301,7 @@ pub(crate) mod shared {
                         None => loom::thread::yield_now(),
                     }
                 } else if !road.seats.is_up() {
-                    self.came_up();
+                    self.connect();
                 } else if over && !road.tally().is_due() {
                     return;
                 } else {
