@@ -38,7 +38,7 @@ struct Waiting {
     port: Py<Port>,
     ticket: Ticket,
     token: u64,
-    /// Not there while the answer is at hand.
+    /// Not there before it is first awaited.
     wait: Option<Py<Wait>>,
 }
 
@@ -70,9 +70,7 @@ impl Call {
         let submitted = Port::submit(port.bind(py), &self.client.driver, &event_loop, wish, token);
         match submitted? {
             Ok(Submitted::Waiting(ticket)) => self.suspend(&event_loop, Waiting { port, ticket, token, wait: None }),
-            Ok(Submitted::Answered(ticket, answer)) => {
-                self.go_on(py, Waiting { port, ticket, token, wait: None }, Some(answer))
-            }
+            Ok(Submitted::Ended(result)) => Err(self.finish(py, &Home::Loop(port), result)),
             Err(error) => Err(self.finish(py, &Home::Thread, Err(error))),
         }
     }
@@ -87,19 +85,9 @@ impl Call {
         Ok(wait.into_bound(py).into_any())
     }
 
-    /// The task runs again: take what was laid down.
+    /// The task runs again: takes what was laid down, and claims a grant in this very turn.
     fn resume<'py>(&self, py: Python<'py>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
         let answer = waiting.wait.as_ref().and_then(|wait| wait.get().take_answer());
-        self.go_on(py, waiting, answer)
-    }
-
-    /// Ends with this answer, claiming a grant in this very turn; without one, waits.
-    fn go_on<'py>(
-        &self,
-        py: Python<'py>,
-        waiting: Waiting,
-        answer: Option<Result<News, Error>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
         let result = match answer {
             Some(Ok(News::Granted)) => match host::claim(&self.client.driver, &waiting.ticket) {
                 Ok(Some(handle)) => Ok(Settled::Held(handle)),

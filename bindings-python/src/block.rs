@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use bandog::Code;
-use bandog::host::{self, Mailbox, News, Settled, Signals, Wish};
+use bandog::host::{self, Mailbox, News, Settled, Signals, Submitted, Wish};
 use pyo3::prelude::*;
 
 use crate::errors::{fail, raise};
@@ -97,7 +97,8 @@ fn cooperate(py: Python<'_>, client: &Shared, wish: Wish, wait_read: &Bound<'_, 
         move || poke.set()
     });
     let ticket = match host::submit(&client.driver, wish, &mailbox, 0) {
-        Ok(ticket) => ticket,
+        Ok(Submitted::Waiting(ticket)) => ticket,
+        Ok(Submitted::Ended(result)) => return Ok(result),
         Err(error) => return Ok(Err(error)),
     };
     loop {

@@ -169,7 +169,7 @@ impl Port {
             Err(error) => return Ok(Err(error)),
         };
         let Some(line) = line else {
-            return Ok(host::submit(client, wish, &this.mailbox, token).map(Submitted::Waiting));
+            return Ok(host::submit(client, wish, &this.mailbox, token));
         };
         let Some((submitted, flush)) = line.submit(wish, token) else {
             return Err(PyRuntimeError::new_err("the event loop was closed"));

@@ -15,7 +15,7 @@ use crate::parker::Parker;
 use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::signals::{Patience, Signals};
-use crate::turn::settled;
+use crate::turn::{Stated, settled};
 use crate::visit::Visit;
 use crate::waiter::Waiter;
 
@@ -32,7 +32,10 @@ pub(crate) fn block(
     let seat = Arc::new(Seat::new(Parker::current()?));
     let guard = signals.guard();
     let mut visit = Visit::new(shared, &seat);
-    let op = shared.wish(wish, Shared::THREADS, |_| Waiter::Seat(seat.clone()))?;
+    let op = match shared.wish(wish, Shared::THREADS, |_| Waiter::Seat(seat.clone()))? {
+        Stated::Waiting(op) => op,
+        Stated::Ended(result) => return result.map(Some),
+    };
     visit.sent();
     let mut patience = if interrupt.is_some() { Patience::new() } else { Patience::endless() };
     let mut interrupt = || {

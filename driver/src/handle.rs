@@ -27,7 +27,13 @@ struct Inner {
 
 impl Handle {
     pub(crate) fn new(shared: &Shared, name: Name, claimed: Claimed) -> Self {
-        Self(Arc::new(Inner { generation: shared.generation, epoch: shared.epoch, name, claimed, over: AtomicBool::new(false) }))
+        Self(Arc::new(Inner {
+            generation: shared.generation,
+            epoch: shared.epoch,
+            name,
+            claimed,
+            over: AtomicBool::new(false),
+        }))
     }
 
     /// The lock.

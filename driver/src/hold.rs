@@ -12,7 +12,7 @@ use bandog_core::owner::{LocalOwner, Via};
 use crate::blocking;
 use crate::client::Client;
 use crate::host::{self, Filter, Handle, Release, Settled, Signals, Wait, Wish};
-use crate::pending::Pending;
+use crate::pending;
 use crate::terms::{Terms, millis};
 
 /// One level of a held lock. Dropped, it is released in the background.
@@ -230,7 +230,7 @@ impl fmt::Debug for Hold {
 }
 
 pub(crate) async fn run(client: &Client, wish: Wish) -> Result<Settled, Error> {
-    Pending::new(client.shared(), wish)?.await
+    pending::run(client.shared(), wish).await
 }
 
 pub(crate) fn run_blocking(client: &Client, wish: Wish) -> Result<Settled, Error> {

@@ -36,7 +36,7 @@ pub use bandog_core::owner::{LocalOwner, Via};
 
 pub use crate::handle::Handle;
 pub use crate::listen::{Filter, Listener};
-pub use crate::loop_wire::{LoopWire, Submitted, Watched};
+pub use crate::loop_wire::{LoopWire, Watched};
 pub use crate::mailbox::{Mail, Mailbox, News};
 pub use crate::signals::Signals;
 
@@ -131,6 +131,15 @@ pub struct Ticket {
     pub(crate) op: OpId,
 }
 
+/// A wish that was submitted.
+#[derive(Clone, Debug)]
+pub enum Submitted {
+    /// The answer comes as mail.
+    Waiting(Ticket),
+    /// It needed no server, and no mail comes: this is how it ended.
+    Ended(Result<Settled, Error>),
+}
+
 /// An owner number that this process never used before: one for each thread, task or scope.
 #[must_use]
 pub fn next_owner() -> LocalOwner {
@@ -173,11 +182,9 @@ pub fn block(
 ///
 /// # Errors
 /// What is refused before any I/O; no mail follows then.
-pub fn submit(client: &Client, wish: Wish, mailbox: &Arc<Mailbox>, token: u64) -> Result<Ticket, Error> {
+pub fn submit(client: &Client, wish: Wish, mailbox: &Arc<Mailbox>, token: u64) -> Result<Submitted, Error> {
     mailbox.check_fork()?;
-    let shared = client.shared();
-    let op = shared.wish(wish, Shared::LOOP, |_| Waiter::Mailbox(mailbox.clone(), token))?;
-    Ok(Ticket { generation: shared.generation, epoch: shared.epoch, op })
+    client.shared().submit(wish, Shared::LOOP, mailbox, token)
 }
 
 /// Takes a grant, in the turn of the loop in which its caller resumes. `None`: it came too late to be of

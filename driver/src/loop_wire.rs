@@ -15,12 +15,11 @@ use bandog_core::io::Wire;
 
 use crate::client::Client;
 use crate::fork;
-use crate::host::{Ticket, Wish};
-use crate::mailbox::{Mail, Mailbox, News};
+use crate::host::{Submitted, Wish};
+use crate::mailbox::{Mail, Mailbox};
 use crate::road::{Flow, Road};
 use crate::shared::Shared;
 use crate::sys::Socket;
-use crate::waiter::Waiter;
 
 /// The loop's end of its road.
 pub(crate) struct LoopEnd {
@@ -66,15 +65,6 @@ pub struct LoopWire {
 #[derive(Clone)]
 pub struct Watched(Arc<Socket>);
 
-/// A wish that was stated.
-#[derive(Debug)]
-pub enum Submitted {
-    /// The answer will come as mail.
-    Waiting(Ticket),
-    /// It needed no server.
-    Answered(Ticket, Result<News, Error>),
-}
-
 impl LoopWire {
     /// A wire for the loop with this mailbox. No I/O yet.
     ///
@@ -99,14 +89,7 @@ impl LoopWire {
     pub fn submit(&self, wish: Wish, token: u64) -> Result<Submitted, Error> {
         self.check_fork()?;
         let wire = self.end().wire;
-        self.mailbox.hush();
-        let stated = self.shared.wish(wish, wire, |_| Waiter::Mailbox(self.mailbox.clone(), token));
-        let mail = self.mailbox.answer_to(token);
-        let ticket = Ticket { generation: self.shared.generation, epoch: self.shared.epoch, op: stated? };
-        Ok(match mail {
-            Some(result) => Submitted::Answered(ticket, result),
-            None => Submitted::Waiting(ticket),
-        })
+        self.shared.submit(wish, wire, &self.mailbox, token)
     }
 
     /// Whether calls wait for a [`LoopWire::flush`] that nobody was asked for yet: whoever gets `true` sees to

@@ -76,22 +76,6 @@ impl Mailbox {
         lock(&self.inner).hushed = true;
     }
 
-    /// The end of [`Mailbox::hush`] for a loop that looks for one answer only.
-    pub(crate) fn answer_to(&self, token: u64) -> Option<Result<News, Error>> {
-        let mut inner = lock(&self.inner);
-        inner.hushed = false;
-        let answer = match inner.mails.back() {
-            Some(last) if last.token == token => inner.mails.pop_back().map(|mail| mail.result),
-            _ => None,
-        };
-        let others = !inner.mails.is_empty() && !std::mem::replace(&mut inner.rung, true);
-        drop(inner);
-        if others {
-            self.wake();
-        }
-        answer
-    }
-
     pub(crate) fn wake(&self) {
         (self.wake)();
     }
@@ -144,19 +128,5 @@ mod tests {
         assert!(!mailbox.post(mail(1)));
         assert_eq!(mailbox.drain().len(), 1);
         assert!(mailbox.post(mail(2)));
-    }
-
-    #[test]
-    fn an_answer_at_once_leaves_those_of_others() {
-        let (mailbox, wakes) = boxed();
-        mailbox.hush();
-        assert!(!mailbox.post(mail(1)), "of another thread, just now");
-        assert!(!mailbox.post(mail(2)));
-        assert!(mailbox.answer_to(2).is_some());
-        assert_eq!(wakes.load(SeqCst), 1, "for the other");
-        assert!(!mailbox.post(mail(3)), "woken already");
-        mailbox.hush();
-        assert!(mailbox.answer_to(4).is_none());
-        assert_eq!((wakes.load(SeqCst), mailbox.drain().len()), (1, 2));
     }
 }

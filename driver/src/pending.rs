@@ -12,11 +12,11 @@ use crate::handle::forked;
 use crate::host::{Settled, Wish};
 use crate::runtime::Place;
 use crate::shared::Shared;
-use crate::turn::settled;
+use crate::turn::{Stated, settled};
 use crate::waiter::{Promise, Waiter};
 
 /// A wish under way. Dropped before its end, it is cancelled.
-pub(crate) struct Pending {
+struct Pending {
     shared: Arc<Shared>,
     promise: Arc<Promise>,
     op: OpId,
@@ -25,16 +25,20 @@ pub(crate) struct Pending {
     ended: bool,
 }
 
-impl Pending {
-    pub(crate) fn new(shared: &Arc<Shared>, wish: Wish) -> Result<Self, Error> {
-        let promise = Arc::new(Promise::default());
-        let runtime = shared.runtimes.current(shared);
-        let wire = runtime.as_ref().map_or(Shared::LOOP, |runtime| runtime.wire());
-        let op = shared.wish(wish, wire, |_| Waiter::Task(promise.clone()))?;
-        let place = runtime.map(|runtime| runtime.sit(&promise));
-        Ok(Self { shared: shared.clone(), promise, op, place, ended: false })
-    }
+/// States a wish and waits for its end.
+pub(crate) async fn run(shared: &Arc<Shared>, wish: Wish) -> Result<Settled, Error> {
+    let promise = Arc::new(Promise::default());
+    let runtime = shared.runtimes.current(shared);
+    let wire = runtime.as_ref().map_or(Shared::LOOP, |runtime| runtime.wire());
+    let op = match shared.wish(wish, wire, |_| Waiter::Task(promise.clone()))? {
+        Stated::Waiting(op) => op,
+        Stated::Ended(result) => return result,
+    };
+    let place = runtime.map(|runtime| runtime.sit(&promise));
+    Pending { shared: shared.clone(), promise, op, place, ended: false }.await
+}
 
+impl Pending {
     fn is_forked(&self) -> bool {
         self.shared.generation != fork::generation()
     }

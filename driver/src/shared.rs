@@ -14,14 +14,15 @@ use bandog_core::time::Time;
 use crate::clock;
 use crate::fork;
 use crate::handle::{Handle, foreign, forked};
-use crate::host::Wish;
+use crate::host::{Submitted, Ticket, Wish};
 use crate::keeper::Keeper;
+use crate::mailbox::Mailbox;
 use crate::options::Options;
 use crate::road::{Flow, Reader, Road};
 use crate::runtime::Runtimes;
 use crate::seats::{Next, Readers};
 use crate::sys::Socket;
-use crate::turn::{After, State, Turn, closed};
+use crate::turn::{After, State, Stated, Turn, closed};
 use crate::waiter::{Waiter, Wake, lock};
 use crate::wire::Connection;
 
@@ -88,19 +89,19 @@ impl Shared {
     fn apply<R>(&self, change: impl FnOnce(&mut Turn<'_>) -> R) -> (R, After) {
         let state = lock(&self.state);
         // Read under the mutex, so that the engine never sees time go back.
-        let mut turn = Turn { now: clock::now(), shared: self, state, after: After::default() };
+        let mut turn = Turn { now: clock::now(), shared: self, state, after: After::default(), stated: None };
         let result = change(&mut turn);
         turn.drain();
         (result, turn.finish())
     }
 
-    /// States a wish; its end is told to the waiter.
+    /// States a wish; its end is told to the waiter, unless it comes at once.
     pub(crate) fn wish(
         self: &Arc<Self>,
         wish: Wish,
         wire: Wire,
         waiter: impl FnOnce(OpId) -> Waiter,
-    ) -> Result<OpId, Error> {
+    ) -> Result<Stated, Error> {
         wish.check()?;
         if let Some(handle) = wish.handle() {
             handle.own(self)?;
@@ -109,9 +110,24 @@ impl Shared {
             Some(name) => error.of(name),
             None => error,
         })?;
-        let (op, after) = self.apply(|turn| turn.wish(wish, wire, waiter));
+        let (stated, after) = self.apply(|turn| turn.wish(wish, wire, waiter));
         self.settle(after, Some(wire));
-        op
+        stated
+    }
+
+    /// States a wish for an event loop.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        wish: Wish,
+        wire: Wire,
+        mailbox: &Arc<Mailbox>,
+        token: u64,
+    ) -> Result<Submitted, Error> {
+        let ticket = |op| Ticket { generation: self.generation, epoch: self.epoch, op };
+        Ok(match self.wish(wish, wire, |_| Waiter::Mailbox(mailbox.clone(), token))? {
+            Stated::Waiting(op) => Submitted::Waiting(ticket(op)),
+            Stated::Ended(result) => Submitted::Ended(result),
+        })
     }
 
     /// Takes a grant for the caller that resumed. `None`: wait for the next end of this wish.

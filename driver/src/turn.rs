@@ -7,11 +7,12 @@ use std::sync::{Arc, MutexGuard};
 
 use bandog_core::Engine;
 use bandog_core::error::Error;
-use bandog_core::io::{AcquireRequest, Call, CallError, CallId, OpId, Outcome, Output, Wire};
+use bandog_core::io::{AcquireRequest, Call, CallError, CallId, Claim, OpId, Outcome, Output, Wire};
 use bandog_core::time::Time;
 
 pub(crate) use bandog_core::engine::closed;
 
+use crate::handle::Handle;
 use crate::host::{Settled, Wish};
 use crate::listen::{Ears, Queue};
 use crate::loop_wire::LoopEnd;
@@ -64,6 +65,16 @@ pub(crate) struct Turn<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) state: MutexGuard<'a, State>,
     pub(crate) after: After,
+    /// The wish that is being stated, and its end, should that come at once.
+    pub(crate) stated: Option<(OpId, Option<Outcome>)>,
+}
+
+/// What became of a wish when it was stated.
+pub(crate) enum Stated {
+    /// Its waiter will be told.
+    Waiting(OpId),
+    /// It needed no server. Nobody is told.
+    Ended(Result<Settled, Error>),
 }
 
 /// What to do once the engine is unlocked.
@@ -145,7 +156,12 @@ impl Turn<'_> {
         self.state.engine.set_listening(open);
     }
 
-    pub(crate) fn wish(&mut self, wish: Wish, wire: Wire, waiter: impl FnOnce(OpId) -> Waiter) -> Result<OpId, Error> {
+    pub(crate) fn wish(
+        &mut self,
+        wish: Wish,
+        wire: Wire,
+        waiter: impl FnOnce(OpId) -> Waiter,
+    ) -> Result<Stated, Error> {
         if self.state.closed {
             return Err(wish.name().map_or_else(closed, |name| closed().of(name)));
         }
@@ -164,11 +180,23 @@ impl Turn<'_> {
             Wish::ForceRelease(name) => engine.force_release(now, name, wire),
             Wish::Status(name) => engine.status(now, name, wire),
         };
+        self.stated = Some((op, None));
+        self.drain();
+        let outcome = self.stated.take().and_then(|(_, outcome)| outcome);
+        let claim = match outcome {
+            None => None,
+            Some(Outcome::Granted) => Some(self.tell(|engine, now| engine.claim(now, op))),
+            Some(outcome) => return Ok(Stated::Ended(settled(told(outcome, handle.as_ref())))),
+        };
+        if let (Some(Claim::Held(claimed)), Some(name)) = (claim, &held) {
+            let handle = Handle::new(self.shared, name.clone(), claimed);
+            return Ok(Stated::Ended(Ok(Settled::Held(handle))));
+        }
         match waiter(op) {
             Waiter::Nobody => {}
             waiter => drop(self.state.waiting.insert(op, Waiting { waiter, name: held, handle })),
         }
-        Ok(op)
+        Ok(Stated::Waiting(op))
     }
 
     pub(crate) fn report(&mut self, road: &Road, incoming: &mut Vec<Incoming>) {
@@ -255,21 +283,19 @@ impl Turn<'_> {
 
     fn done(&mut self, op: OpId, outcome: Outcome) {
         self.state.met |= outcome == Outcome::Granted;
+        if let Some((stated, end)) = &mut self.stated
+            && *stated == op
+        {
+            *end = Some(outcome);
+            return;
+        }
         let wakes = &mut self.after.wakes;
         if outcome == Outcome::Granted {
             if let Some(waiting) = self.state.waiting.get(&op) {
                 waiting.waiter.tell(outcome, wakes);
             }
         } else if let Some(waiting) = self.state.waiting.remove(&op) {
-            let outcome = match (outcome, &waiting.handle) {
-                (outcome @ Outcome::Released { left: 0 }, Some(handle)) => {
-                    handle.note_end();
-                    outcome
-                }
-                (Outcome::Failed(error), Some(handle)) => Outcome::Failed(handle.tell(error)),
-                (outcome, _) => outcome,
-            };
-            waiting.waiter.tell(outcome, wakes);
+            waiting.waiter.tell(told(outcome, waiting.handle.as_ref()), wakes);
         }
     }
 
@@ -313,6 +339,18 @@ impl Waiter {
                 }
             }
         }
+    }
+}
+
+/// The end of a wish that leans on a handle, in that handle's words.
+fn told(outcome: Outcome, handle: Option<&Handle>) -> Outcome {
+    match (outcome, handle) {
+        (outcome @ Outcome::Released { left: 0 }, Some(handle)) => {
+            handle.note_end();
+            outcome
+        }
+        (Outcome::Failed(error), Some(handle)) => Outcome::Failed(handle.tell(error)),
+        (outcome, _) => outcome,
     }
 }
 
