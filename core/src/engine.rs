@@ -25,7 +25,7 @@ use crate::owner::{ClientId, HoldNumber, LocalOwner, WireOwner};
 use crate::release::Release;
 use crate::slab::Slab;
 use crate::time::{Millis, Time};
-use crate::waiters::Queue;
+use crate::waiters::{Audience, Queue};
 use crate::watchdog::ServerClock;
 use crate::wheel::Wheel;
 
@@ -39,6 +39,10 @@ pub struct Engine {
     pub(crate) ops: Slab<OpId, Op>,
     pub(crate) calls: Slab<CallId, CallRecord>,
     pub(crate) queues: BTreeMap<Name, Queue>,
+    /// Queues that nobody is in, by the number of the timer that ends their stay.
+    pub(crate) resting: BTreeMap<u32, Name>,
+    pub(crate) next_rest: u32,
+    pub(crate) audience: Audience,
     pub(crate) channels: Channels,
     pub(crate) server_clock: ServerClock,
     /// Holds whose renewal is due, collected while a time-out is handled.
@@ -70,6 +74,8 @@ pub(crate) enum Timer {
     End(u32),
     /// A wait has become long enough to be worth a word.
     Notice(u32),
+    /// A queue that nobody is in has stayed for long enough.
+    Rest(u32),
 }
 
 /// A wish under way.
@@ -93,6 +99,9 @@ impl Engine {
             ops: Slab::new(),
             calls: Slab::new(),
             queues: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            next_rest: 0,
+            audience: Audience::default(),
             channels: Channels::new(),
             server_clock: ServerClock::default(),
             due: Vec::new(),
@@ -152,6 +161,7 @@ impl Engine {
                 None => {}
             }
         }
+        self.close_queues(now);
         for id in self.holds.ids() {
             self.release_whole(now, id, wire);
         }
@@ -199,7 +209,7 @@ impl Engine {
             Push::Message(channel, _) => {
                 // A message is a hint: what it says is not read (X5).
                 if let Some(name) = self.channels.name_of(&channel) {
-                    self.hint(now, &name);
+                    self.on_message(now, &name);
                 }
                 None
             }
@@ -215,7 +225,7 @@ impl Engine {
             }
         };
         if let Some(name) = confirmed {
-            self.wake(now, &name);
+            self.on_subscribed(now, &name);
         }
     }
 
@@ -252,6 +262,7 @@ impl Engine {
                 Timer::Step(index) => self.on_step(now, self.ops.key_at(index)),
                 Timer::End(index) => self.on_end(now, self.ops.key_at(index)),
                 Timer::Notice(index) => self.on_notice(now, self.ops.key_at(index)),
+                Timer::Rest(number) => self.on_rested(now, number),
             }
         }
         self.renew_due(now);

@@ -73,7 +73,7 @@ impl Engine {
             self.event(Event::Contended { name: name.clone(), op, ttl: Some(ttl) });
         }
         self.note_vain(now, sent, &name, ttl);
-        if hint && self.paced_until(now, &name).is_none() {
+        if hint && self.not_before(now, &name).is_none() {
             return self.try_now(now, op, "woken meanwhile", Some(Wire::KEEPER), false);
         }
         self.wait_in_front(now, op, &name, ttl);

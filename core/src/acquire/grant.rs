@@ -35,6 +35,7 @@ impl Engine {
             return self.reentry_lost(now, op, hold, LossReason::Expired);
         }
         record.server_count = count;
+        self.on_turn(now, op);
         self.grant(now, op, "granted");
     }
 
@@ -88,7 +89,7 @@ impl Engine {
         let level = hold.add_level(owner, via);
         let (number, count, until) = (hold.number, hold.levels.len() as u32, hold.sent + hold.lease);
         if queued {
-            self.leave_queue(op, &name, Some(until));
+            self.leave_queue(now, op, &name, Some(until));
         }
         self.forget_acquire(op);
         self.enter_others(now, &name, owner);

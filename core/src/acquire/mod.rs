@@ -195,7 +195,7 @@ impl Engine {
         acquire.arrow("over", State::Ended);
         self.let_go(now, op, wire);
         if queued {
-            self.leave_queue(op, &name, None);
+            self.leave_queue(now, op, &name, None);
         }
         self.forget_acquire(op);
         if let Some(outcome) = outcome {

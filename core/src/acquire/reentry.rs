@@ -69,7 +69,7 @@ impl Engine {
             return false;
         };
         if queued {
-            self.leave_queue(op, &name, None);
+            self.leave_queue(now, op, &name, None);
         }
         self.let_go(now, op, wire);
         self.enter(now, op, id, queued.then_some(Wire::KEEPER));

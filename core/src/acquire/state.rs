@@ -63,6 +63,7 @@ pub(crate) const ARROWS: &[Arrow] = &[
     ("subscribing", "woken",            "trying"),
     ("subscribing", "time",             "trying"),
     ("subscribing", "refused",          "parked"),
+    ("subscribing", "others first",     "parked"),      // confirmed, but other processes go first (turns.rs)
     ("subscribing", "overtaken",        "queued"),      // one with an older place has turned again
     ("subscribing", "over",             "ended"),
     ("parked",      "woken",            "trying"),

@@ -21,8 +21,12 @@ impl Engine {
         if release.echoes.is_some() && !no_script && !silent {
             return self.rest_or_end(now, op);
         }
+        let mut told = 0;
         let result = match answer {
-            Answer::Reply(Reply::Freed { .. }) => Ok(0),
+            Answer::Reply(Reply::Freed { told: subscribers }) => {
+                told = subscribers;
+                Ok(0)
+            }
             Answer::Reply(Reply::Still { count }) => Ok(count),
             Answer::Reply(Reply::NotOurs) => self.not_ours(now, op, id, unknown, LossReason::Taken),
             Answer::Refused(Refusal::WrongType, _) => self.not_ours(now, op, id, false, LossReason::Overwritten),
@@ -42,7 +46,7 @@ impl Engine {
                 Err(Error::new(Code::Protocol, format!("the server answered a release with {what}")).of(&name))
             }
         };
-        self.settle_release(now, op, result);
+        self.settle_release(now, op, result, told);
     }
 
     /// The server has nothing of the hold. If an earlier send may have done it, that is a release.
@@ -63,8 +67,8 @@ impl Engine {
         if lost && !silent { Err(self.lost_error(&name, number, why)) } else { Ok(0) }
     }
 
-    /// The release was answered: the caller is told, and whoever waits here for the lock.
-    fn settle_release(&mut self, now: Time, op: OpId, result: Result<u32, Error>) {
+    /// The release was answered: whoever waits here for the lock goes on, and the caller is told.
+    fn settle_release(&mut self, now: Time, op: OpId, result: Result<u32, Error>, told: u32) {
         let Some(release) = self.release_mut(op) else { return };
         let (id, name, lost) = (release.hold, release.name.clone(), release.lost);
         let (caller, wished) = (core::mem::take(&mut release.caller), release.level.is_some() && lost.is_none());
@@ -75,16 +79,17 @@ impl Engine {
             hold.server_count = *left;
             hold.gone |= *left == 0;
         }
+        if result == Ok(0) {
+            // Before the caller is woken: the next one's try is on its way first.
+            self.after_release(now, &name, told);
+        }
         if caller {
             self.tell_released(op, result.clone(), lost);
         }
-        if let Ok(count) = result {
-            if wished {
-                self.event(Event::Released { name: name.clone(), hold: id, count });
-            }
-            if count == 0 {
-                self.told_by_release(now, &name);
-            }
+        if let Ok(count) = result
+            && wished
+        {
+            self.event(Event::Released { name, hold: id, count });
         }
         self.rest_or_end(now, op);
     }

@@ -1,7 +1,7 @@
 //! Every arrow of every machine is taken by some scenario; and none that is not listed, which
 //! `arrows::take` sees to wherever a machine runs.
 
-use super::{acquire, cancel, close, links, reentry, release, road, together, waiting, watchdog};
+use super::{acquire, cancel, close, links, reentry, release, road, together, turns, waiting, watchdog};
 use crate::arrows::taken::missing;
 
 #[test]
@@ -38,6 +38,10 @@ fn every_arrow_is_taken() {
         road::closing_ends_the_echoes,
         road::a_connection_reported_lost_behind_the_release_is_killed,
         road::a_silent_renewal_is_given_up_early_enough_for_another,
+        turns::who_released_lets_the_others_go_first,
+        turns::two_others_go_first_each_in_its_turn,
+        turns::nobody_waits_long_for_those_who_do_not_come,
+        turns::a_grant_that_nobody_wanted_any_more_is_a_release_like_any,
         waiting::m43_a_message_overtakes_the_busy_reply,
         waiting::f36_a_refused_subscription_is_told_and_waiting_goes_by_time,
         watchdog::l6_one_refused_key_harms_no_other,
@@ -51,6 +55,7 @@ fn every_arrow_is_taken() {
         ("release", crate::release::ARROWS),
         ("hold", crate::hold::ARROWS),
         ("subscription", crate::channels::ARROWS),
+        ("turn", crate::waiters::turns::ARROWS),
     ] {
         assert_eq!(missing(table), [], "arrows of {machine} that nothing takes");
     }

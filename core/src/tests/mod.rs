@@ -15,6 +15,7 @@ mod release;
 mod road;
 mod server;
 mod together;
+mod turns;
 mod waiting;
 mod watchdog;
 mod world;

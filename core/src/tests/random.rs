@@ -38,6 +38,7 @@ enum Step {
     DropPush,
     Link(Link),
     OwnerGone(u64),
+    Listeners(i64),
     Pass(u64),
     Run,
 }
@@ -71,6 +72,7 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
         1 => Just(Step::DropPush),
         1 => prop_oneof![Just(Link::Requests), Just(Link::Messages)].prop_map(Step::Link),
         1 => (1u64..4).prop_map(Step::OwnerGone),
+        1 => (0i64..5).prop_map(Step::Listeners),
         6 => prop_oneof![4 => 1u64..100, 3 => 100u64..1_500, 1 => 1_500u64..6_000].prop_map(Step::Pass),
         4 => Just(Step::Run),
     ];
@@ -185,6 +187,7 @@ impl Ghost {
                 w.link(at, link, up);
             }
             Step::OwnerGone(owner) => w.tell(at, |engine, now| engine.owner_gone(now, LocalOwner(owner))),
+            Step::Listeners(count) => w.server.listeners = count,
             Step::Pass(span) => self.pass(w, span, false),
             Step::Run => w.run(),
         }
@@ -243,6 +246,9 @@ impl Ghost {
     fn check(&mut self, w: &mut World) {
         self.outcomes(w);
         self.sends(w);
+        for client in &w.clients {
+            client.engine.check_queues(w.now);
+        }
         for lock in ["n", "m"] {
             let lock = name(lock);
             // S1: no two holds are valid at once.

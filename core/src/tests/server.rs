@@ -33,6 +33,8 @@ pub(super) struct Server {
     /// Its clock is ahead of the world's by so much.
     pub(super) ahead: i64,
     pub(super) subscribers: BTreeSet<(Channel, usize)>,
+    /// So many others hear every message and want nothing.
+    pub(super) listeners: i64,
     /// Messages that are on their way.
     pub(super) published: VecDeque<(usize, Channel)>,
     /// What it executed, in order.
@@ -186,7 +188,7 @@ impl Server {
         let told: Vec<usize> =
             self.subscribers.iter().filter(|(at, _)| *at == channel).map(|(_, client)| *client).collect();
         self.published.extend(told.iter().map(|client| (*client, channel.clone())));
-        told.len() as i64
+        told.len() as i64 + self.listeners
     }
 }
 

@@ -1,8 +1,13 @@
 //! Who waits for whom inside this process (design 2).
 //!
 //! Waiters of one name stand in one queue, first come first served. The first that its host can wake is
-//! the contender: it alone subscribes, tries and parks; those behind it send nothing. A park ends with a
-//! message, with the end of the other's lease, or when the link comes back.
+//! the contender: it alone subscribes, tries and parks; those behind it send nothing. What ends a park is
+//! told in `wake.rs`; when other processes go first, in `turns.rs`.
+
+pub(crate) mod turns;
+mod wake;
+
+pub(crate) use turns::Audience;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,6 +20,7 @@ use crate::name::Name;
 use crate::owner::LocalOwner;
 use crate::slab;
 use crate::time::{Millis, Time};
+use crate::wheel::TimerId;
 
 /// A server expires a key after the last millisecond of its time to live, not in it.
 const EXPIRY_SLACK: Millis = Millis(2);
@@ -22,22 +28,9 @@ const EXPIRY_SLACK: Millis = Millis(2);
 /// After how long a wait for a lock held in the same process is worth a warning.
 const LONG_WAIT: Millis = Millis::secs(5);
 
-/// Messages are hints that anybody may send (reliability X5, F23): after so many tries that found one and
-/// the same hold they cost no more than one try in this time.
-const VAIN: u8 = 10;
-const PACE: Millis = Millis(100);
-
-/// The server rounds a time to live to the millisecond, we round ours.
-const ROUNDING: Millis = Millis(2);
-
-/// Tries in a row that found the same hold, which is told by its expiry: that lies between what the send
-/// and the receipt of each reply say.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Vain {
-    expiry: (Time, Time),
-    tries: u8,
-    last: Time,
-}
+/// How long a queue whose last waiter was granted the lock stays, and its subscription with it: who holds
+/// briefly and comes again does not subscribe each time.
+const STAY: Millis = Millis::secs(1);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Queue {
@@ -48,7 +41,10 @@ pub(crate) struct Queue {
     front: Option<OpId>,
     /// No use trying before then without a message.
     busy_until: Option<Time>,
-    vain: Option<Vain>,
+    vain: Option<wake::Vain>,
+    turn: turns::Turn,
+    /// While nobody is in it: the end of its stay, by its number in `resting`.
+    rest: Option<(u32, TimerId)>,
     /// Somebody in it, now or before, learned that the lock is held: whoever is in it waits for the lock,
     /// not for a server.
     told_busy: bool,
@@ -58,7 +54,7 @@ impl Engine {
     /// Puts a newcomer into the queue of its name, if it is of use to wait for others of this process. A
     /// name that nobody here asks for or holds has no queue, and the newcomer tries at once.
     pub(crate) fn joins_queue(&mut self, now: Time, op: OpId, name: &Name) -> bool {
-        if !self.queues.contains_key(name) {
+        if self.queues.get(name).is_none_or(|queue| queue.entries.is_empty()) {
             let waits = |op: &OpId| self.acquire_ref(*op).is_some_and(|acquire| acquire.request.wait != Wait::Try);
             let found = self.holds.of_name(name.as_str()).find_map(|(_, hold)| match hold.phase {
                 // A single try may come to nothing: that one is not waited for.
@@ -66,9 +62,11 @@ impl Engine {
                 Phase::Live | Phase::Doubtful => Some((None, Some(hold.sent + hold.lease))),
                 Phase::Lost(_) | Phase::Released => None,
             });
-            let Some((first, busy_until)) = found else { return false };
-            let told_busy = busy_until.is_some();
-            self.queues.insert(name.clone(), Queue { front: first, busy_until, told_busy, ..Queue::default() });
+            let told_busy = matches!(found, Some((_, Some(_))));
+            let yields = || self.yields(now, op, name).map(|until| (None, Some(until)));
+            let Some((first, busy_until)) = found.or_else(yields) else { return false };
+            let queue = self.queues.entry(name.clone()).or_default();
+            (queue.front, queue.busy_until, queue.told_busy) = (first, busy_until, told_busy);
             if let Some(first) = first {
                 self.join(now, first, name, false);
             }
@@ -80,6 +78,10 @@ impl Engine {
     fn join(&mut self, now: Time, op: OpId, name: &Name, in_front: bool) {
         let Some(owner) = self.acquire_ref(op).map(|acquire| acquire.request.owner) else { return };
         let queue = self.queues.entry(name.clone()).or_default();
+        if let Some((number, timer)) = queue.rest.take() {
+            self.resting.remove(&number);
+            self.wheel.cancel(timer);
+        }
         *queue.owners.entry(owner).or_default() += 1;
         if in_front {
             queue.entries.push_front(op);
@@ -130,7 +132,7 @@ impl Engine {
     }
 
     /// A waiter leaves. `held_until` is given when it holds the lock now.
-    pub(crate) fn leave_queue(&mut self, op: OpId, name: &Name, held_until: Option<Time>) {
+    pub(crate) fn leave_queue(&mut self, now: Time, op: OpId, name: &Name, held_until: Option<Time>) {
         let Some(acquire) = self.acquire_mut(op) else { return };
         acquire.queued = false;
         let (owner, notice) = (acquire.request.owner, acquire.notice.take());
@@ -154,6 +156,41 @@ impl Engine {
         if held_until.is_some() {
             queue.busy_until = held_until;
             queue.told_busy = true;
+            if queue.entries.is_empty() && self.channels.is_active(name) {
+                self.rest(now, name, now + STAY);
+            }
+        }
+    }
+
+    /// Keeps a queue, in which nobody is, until then.
+    fn rest(&mut self, now: Time, name: &Name, until: Time) {
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        if let Some((number, timer)) = queue.rest.take() {
+            self.resting.remove(&number);
+            self.wheel.cancel(timer);
+        }
+        if until > now {
+            self.next_rest = self.next_rest.wrapping_add(1);
+            queue.rest = Some((self.next_rest, self.wheel.insert(until, Timer::Rest(self.next_rest))));
+            self.resting.insert(self.next_rest, name.clone());
+        }
+    }
+
+    pub(crate) fn on_rested(&mut self, now: Time, number: u32) {
+        let Some(name) = self.resting.remove(&number) else { return };
+        if let Some(queue) = self.queues.get_mut(&name) {
+            queue.rest = None;
+            self.advance(now, &name);
+        }
+    }
+
+    /// The client closes: what nobody waits in goes.
+    pub(crate) fn close_queues(&mut self, now: Time) {
+        for number in self.resting.keys().copied().collect::<Vec<_>>() {
+            if let Some((_, timer)) = self.resting.get(&number).and_then(|name| self.queues.get(name)?.rest) {
+                self.wheel.cancel(timer);
+            }
+            self.on_rested(now, number);
         }
     }
 
@@ -172,6 +209,9 @@ impl Engine {
     pub(crate) fn advance(&mut self, now: Time, name: &Name) {
         let Some(queue) = self.queues.get(name) else { return };
         if queue.entries.is_empty() {
+            if queue.rest.is_some() {
+                return;
+            }
             self.queues.remove(name);
             if let Some(channel) = self.channels.unwant(name) {
                 self.output(Output::Unsubscribe(channel));
@@ -224,78 +264,6 @@ impl Engine {
         self.acquire_ref(op).map(|acquire| acquire.state)
     }
 
-    /// A try found the lock held for `ttl`.
-    pub(crate) fn note_vain(&mut self, now: Time, sent: Time, name: &Name, ttl: Millis) {
-        let Some(queue) = self.queues.get_mut(name) else { return };
-        let (low, high) = (sent + ttl, now + ttl + ROUNDING);
-        let new = Vain { expiry: (low, high), tries: 0, last: now };
-        let old = queue.vain.map_or(new, |old| {
-            let expiry = (old.expiry.0.max(low), old.expiry.1.min(high));
-            if expiry.0 <= expiry.1 { Vain { expiry, ..old } } else { new }
-        });
-        queue.vain = Some(Vain { tries: old.tries.saturating_add(1), last: now, ..old });
-    }
-
-    /// Until when messages have to wait, if there were too many for nothing.
-    pub(crate) fn paced_until(&self, now: Time, name: &Name) -> Option<Time> {
-        let vain = self.queues.get(name)?.vain.filter(|vain| vain.tries >= VAIN)?;
-        Some(vain.last + PACE).filter(|&at| at > now)
-    }
-
-    /// A message came: the lock may be free.
-    pub(crate) fn hint(&mut self, now: Time, name: &Name) {
-        let Some(at) = self.paced_until(now, name) else { return self.wake(now, name) };
-        let Some(queue) = self.queues.get_mut(name) else { return };
-        // For whoever is in front by then.
-        queue.busy_until = Some(at);
-        let Some(op) = queue.front else { return };
-        match self.state_of(op) {
-            Some(State::Parked | State::Subscribing) => {
-                self.stop_step(op);
-                let step = self.wheel.insert(at, Timer::Step(slab::index(op)));
-                if let Some(acquire) = self.acquire_mut(op) {
-                    acquire.step = Some(step);
-                }
-            }
-            _ => self.wake(now, name),
-        }
-    }
-
-    /// A message came, a subscription was confirmed, or the link is back: the lock may be free.
-    pub(crate) fn wake(&mut self, now: Time, name: &Name) {
-        let Some(queue) = self.queues.get_mut(name) else { return };
-        queue.busy_until = None;
-        let Some(op) = queue.front else { return };
-        match self.state_of(op) {
-            Some(State::Parked | State::Subscribing) => self.try_now(now, op, "woken", Some(Wire::KEEPER), false),
-            Some(State::Trying) => {
-                if let Some(acquire) = self.acquire_mut(op) {
-                    acquire.hint = true;
-                }
-            }
-            Some(State::New | State::Queued | State::HeldOff | State::Granted | State::Passed | State::Ended)
-            | None => {}
-        }
-    }
-
-    /// The subscription was refused: the contender parks by time alone.
-    pub(crate) fn settle_unsubscribed(&mut self, now: Time, name: &Name) {
-        let Some(queue) = self.queues.get(name) else { return };
-        let until = queue.busy_until.unwrap_or(now);
-        let Some(op) = queue.front else { return };
-        if self.state_of(op) == Some(State::Subscribing) {
-            self.stop_step(op);
-            self.wait_until(now, op, "refused", State::Parked, until);
-        }
-    }
-
-    /// A lock of this process was released: where no message will say so, its waiters are told here.
-    pub(crate) fn told_by_release(&mut self, now: Time, name: &Name) {
-        if self.queues.contains_key(name) && !self.channels.is_active(name) {
-            self.wake(now, name);
-        }
-    }
-
     /// Waiters without an end give up some time after the link went down; those that are left try at
     /// once when it is back.
     pub(crate) fn waiters_and_link(&mut self, now: Time, up: bool) {
@@ -334,5 +302,27 @@ impl Engine {
             );
             self.event(Event::Warning { name: Some(name), text });
         }
+    }
+}
+
+#[cfg(test)]
+impl Engine {
+    /// Nobody waits without an end, nor long for others to go first.
+    pub(crate) fn check_queues(&self, now: Time) {
+        for (name, queue) in &self.queues {
+            assert_eq!(queue.entries.is_empty(), queue.rest.is_some(), "{name}: {queue:?}");
+            assert!(queue.turn_is_near(now), "{name}: {queue:?}");
+            for &op in &queue.entries {
+                let acquire = self.acquire_ref(op).expect("whoever waits is there");
+                let timed = match acquire.state {
+                    State::Parked | State::Subscribing | State::Granted => acquire.step.is_some(),
+                    State::New | State::Ended => false,
+                    State::Queued => queue.front != Some(op),
+                    State::Trying | State::HeldOff | State::Passed => true,
+                };
+                assert!(timed, "{name}: {acquire:?} in {queue:?}");
+            }
+        }
+        assert_eq!(self.resting.len(), self.queues.values().filter(|queue| queue.rest.is_some()).count());
     }
 }
