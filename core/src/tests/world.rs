@@ -301,7 +301,7 @@ impl World {
     /// Nothing is left anywhere: no key, no hold, no wish, no call, no timer, no subscription (R1).
     pub(super) fn assert_clean(&mut self) {
         // What a release keeps for those who go first is over in a moment.
-        self.live(8);
+        self.live(64);
         self.carry();
         let now = self.now;
         assert!(self.server.keys.keys().cloned().collect::<Vec<_>>().iter().all(|key| {

@@ -24,13 +24,22 @@ pub(crate) const ARROWS: &[Arrow] = &[
     ("theirs", "granted",     "ours"),   // they did not come, and the patience with them was over
 ];
 
-/// How long we wait for each process that goes first, and for all of them together: long enough for one that
-/// runs, short enough for the lock not to stand idle behind one that is gone.
-const PATIENCE: Millis = Millis(2);
-const MOST: Millis = Millis(8);
+/// How long the lock may stand idle before we take it out of turn: 2 ms for one that goes first, long enough
+/// for a process that runs, and twice as long for each one more. Those far behind look up rarely, for it takes
+/// many that are gone at once to leave the lock to them.
+const fn patience(ahead: u32) -> Millis {
+    match ahead {
+        0 => Millis::ZERO,
+        1..=5 => Millis(1 << ahead),
+        _ => MOST,
+    }
+}
 
-/// Who waits for less than this has no time to give away.
-const BRIEF: Millis = Millis(80);
+/// The most patience there is, and how long one who released is remembered to have had its turn.
+const MOST: Millis = Millis(64);
+
+/// How long a message waits for the answer to a release that went out before it came.
+const ANSWER: Millis = Millis(8);
 
 /// So many grants in a row for which somebody did not come tell that he never will.
 const LATE: u8 = 3;
@@ -53,7 +62,7 @@ impl Turn {
         let name = |ahead| if ahead > 0 { "theirs" } else { "ours" };
         arrows::take(ARROWS, name(self.ahead), why, name(ahead));
         self.ahead = ahead;
-        self.until = now + Millis(MOST.0.min(PATIENCE.0.saturating_mul(u64::from(ahead))));
+        self.until = now + patience(ahead);
     }
 }
 
@@ -121,7 +130,8 @@ impl Engine {
         queue.turn.set(now, why, ahead);
         let (until, empty) = (queue.turn.until, queue.entries.is_empty());
         if empty {
-            self.rest(now, name, until);
+            // Whoever comes again soon has had its turn, though by then the lock may be free.
+            self.rest(now, name, if ahead > 0 { now + MOST } else { now });
             self.advance(now, name);
         } else if ahead > 0 {
             self.put_off(name, until);
@@ -137,7 +147,7 @@ impl Engine {
         if releasing {
             // Likely our own. The answer to the release is as near as its message, and says whose turn it is.
             queue.turn.heard = queue.turn.heard.saturating_add(1);
-            return self.put_off(name, now + MOST);
+            return self.put_off(name, now + ANSWER);
         }
         if let Some(ahead) = queue.turn.ahead.checked_sub(1) {
             queue.turn.set(now, "message", ahead);
@@ -167,11 +177,14 @@ impl Engine {
         self.queues.get(name).map(|queue| queue.turn.until).filter(|&until| until > now)
     }
 
-    /// Whether a newcomer lets others go first, and until when.
+    /// Whether a newcomer lets others go first, and until when: for a quarter of its own time at most.
     pub(super) fn yields(&self, now: Time, op: OpId, name: &Name) -> Option<Time> {
-        let brief =
-            self.acquire_ref(op).is_some_and(|acquire| matches!(acquire.request.wait, Wait::For(span) if span < BRIEF));
-        self.turn_at(now, name).filter(|_| !brief)
+        let until = self.turn_at(now, name)?;
+        match self.acquire_ref(op)?.request.wait {
+            Wait::Forever => Some(until),
+            Wait::For(span) => Some(until.min(now + Millis(span.0 / 4))).filter(|&until| until > now),
+            Wait::Try => None,
+        }
     }
 
     /// The server granted the lock to this process.
