@@ -20,9 +20,8 @@ fn reply(call: &Call) -> Value {
         Ask::Acquire { count, .. } => Value::Int(i64::from(*count)),
         Ask::Release { .. } => Value::List(vec![Value::Int(0)]),
         Ask::Renew(renewals) => {
-            let mut list = vec![Value::Int(1); renewals.len()];
-            list.extend([Value::Text(b"1764000000".to_vec()), Value::Text(b"0".to_vec())]);
-            Value::List(list)
+            let renewed = Value::Int(renewals.len() as i64);
+            Value::List(vec![renewed, Value::Text(b"1764000000".to_vec()), Value::Text(b"0".to_vec())])
         }
         Ask::Force { .. } | Ask::Status { .. } => Value::Nil,
     }

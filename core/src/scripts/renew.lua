@@ -1,24 +1,40 @@
--- Renew holds (protocol 4.4, 16.3), each with its own lease; never shortens one: a renewal may overtake,
--- or be overtaken by, an extension that came down another connection.
+-- Renew holds (protocol 4.4, 16.3); never shortens a lease: a renewal may overtake, or be overtaken by, an
+-- extension that came down another connection.
 -- KEYS up to 100 locks
--- ARGV for each lock: owner, lease in ms
--- Replies for each lock 1: renewed, 0: the owner's field is not there, or the text of an error;
---         then the server's clock: seconds, microseconds
+-- ARGV the owner of each lock; then the lease in ms, one for all or one for each
+-- Replies for each lock that was not renewed its place and 0: the owner's field is not there, or the text of
+--         an error; then how many were renewed, and the server's clock: seconds, microseconds
 -- pcall, so that one bad key does not stop the rest.
-local pcall, out = redis.pcall, {}
-for i = 1, #KEYS do
-  local lock, lease = KEYS[i], ARGV[2 * i]
-  local got = pcall('HEXISTS', lock, ARGV[2 * i - 1])
+local pcall, keys, args, out, renewed = redis.pcall, KEYS, ARGV, {}, 0
+local count, single, old = #keys, #ARGV == #KEYS + 1, false
+
+-- Where PEXPIRE .. GT says no: the expiry is longer, or there is none, or the server is older than 7.0.
+local function compare(lock, lease)
+  local ttl = pcall('PTTL', lock)
+  if type(ttl) ~= 'number' then return ttl end
+  if ttl >= tonumber(lease) then return 1 end
+  return pcall('PEXPIRE', lock, lease)
+end
+
+for i = 1, count do
+  local lock, lease = keys[i], args[single and count + 1 or count + i]
+  local got = pcall('HEXISTS', lock, args[i])
   if got == 1 then
-    got = pcall('PTTL', lock)
-    if type(got) == 'number' then
-      if got < tonumber(lease) then got = lease end
-      got = pcall('PEXPIRE', lock, got)
+    if not old then
+      got = pcall('PEXPIRE', lock, lease, 'GT')
+      old = type(got) == 'table'
     end
+    if old or got ~= 1 then got = compare(lock, lease) end
   end
-  out[i] = type(got) == 'table' and got.err or got
+  if got == 1 then
+    renewed = renewed + 1
+  else
+    out[#out + 1] = i
+    out[#out + 1] = type(got) == 'table' and got.err or got
+  end
 end
 -- Two texts as they come: a Lua number made into text keeps 14 digits (S2b).
 local time = redis.call('TIME')
-out[#KEYS + 1], out[#KEYS + 2] = time[1], time[2]
+local last = #out
+out[last + 1], out[last + 2], out[last + 3] = renewed, time[1], time[2]
 return out

@@ -69,11 +69,11 @@ impl Shape {
 
 fn renewed(mut list: Vec<Value>, asked: usize) -> Result<Reply, String> {
     let wrong = |what: &str| format!("the Renew script answered {what} for {asked} locks");
-    let (Some(micros), Some(seconds)) = (list.pop(), list.pop()) else {
+    let (Some(micros), Some(seconds), Some(Value::Int(count))) = (list.pop(), list.pop(), list.pop()) else {
         return Err(wrong("a list too short"));
     };
-    if list.len() != asked {
-        return Err(wrong(&format!("{} verdicts", list.len())));
+    if list.len() % 2 == 1 {
+        return Err(wrong("half a verdict"));
     }
     let server_us = match (digits(&seconds), digits(&micros)) {
         (Some(seconds), Some(micros)) if micros < 1_000_000 => {
@@ -84,13 +84,30 @@ fn renewed(mut list: Vec<Value>, asked: usize) -> Result<Reply, String> {
     let Some(server_us) = server_us else {
         return Err(wrong("no time of day"));
     };
-    let verdict = |value| match value {
-        Value::Int(1) => Ok(Verdict::Renewed),
-        Value::Int(0) => Ok(Verdict::NotOurs),
-        Value::Text(text) => Ok(Verdict::Refused(String::from_utf8_lossy(&text).into_owned())),
-        other => Err(wrong(&describe(&other))),
-    };
-    Ok(Reply::Renewed { verdicts: list.into_iter().map(verdict).collect::<Result<_, _>>()?, server_us })
+    let mut verdicts = vec![Verdict::Renewed; asked];
+    let mut others = 0;
+    let mut rest = list.into_iter();
+    while let (Some(place), Some(value)) = (rest.next(), rest.next()) {
+        let place = match place {
+            Value::Int(place) => usize::try_from(place).ok().and_then(|place| place.checked_sub(1)),
+            _ => None,
+        };
+        let verdict = match value {
+            Value::Int(0) => Verdict::NotOurs,
+            Value::Text(text) => Verdict::Refused(String::from_utf8_lossy(&text).into_owned()),
+            other => return Err(wrong(&describe(&other))),
+        };
+        match place.and_then(|place| verdicts.get_mut(place)) {
+            Some(at @ Verdict::Renewed) => *at = verdict,
+            _ => return Err(wrong("no place of its own for a verdict")),
+        }
+        others += 1;
+    }
+    // Whoever is not named was renewed; that is not left to be guessed from a reply cut short.
+    if usize::try_from(count) != Ok(asked - others) {
+        return Err(wrong(&format!("{count} renewed and {others} not")));
+    }
+    Ok(Reply::Renewed { verdicts, server_us })
 }
 
 fn digits(value: &Value) -> Option<u64> {

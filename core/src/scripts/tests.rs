@@ -82,7 +82,10 @@ fn requests_are_written_as_the_scripts_name_them() {
         &[&o0, "4294967295", "18446744073709551615", "PUBLISH"],
     );
     let o1 = format!("{UUID}:1");
-    expect(renew(2), Script::Renew, &["n0", "n1"], &[&o0, "100", &o1, "100"]);
+    expect(renew(2), Script::Renew, &["n0", "n1"], &[&o0, &o1, "100"]);
+    let Ask::Renew(mut different) = renew(2) else { panic!() };
+    different[1].lease = Millis(7);
+    expect(Ask::Renew(different), Script::Renew, &["n0", "n1"], &[&o0, &o1, "100", "7"]);
     expect(force(&[]), Script::Force, &["x", "redisson_lock__channel:{x}"], &["PUBLISH"]);
     expect(force(&["a", "b"]), Script::Force, &["x", "redisson_lock__channel:{x}"], &["PUBLISH", "a", "b"]);
     expect(status(), Script::Status, &["x"], &[]);
@@ -120,7 +123,7 @@ fn replies_are_understood() {
     expect(release(), Int(0), Reply::NotOurs);
     expect(
         renew(3),
-        List(vec![Int(1), Int(0), text("WRONGTYPE no"), text("1764000000"), text("000012")]),
+        List(vec![Int(2), Int(0), Int(3), text("WRONGTYPE no"), Int(1), text("1764000000"), text("000012")]),
         Reply::Renewed {
             verdicts: vec![Verdict::Renewed, Verdict::NotOurs, Verdict::Refused("WRONGTYPE no".into())],
             server_us: 1_764_000_000_000_012,
@@ -158,9 +161,18 @@ fn x3_a_reply_that_no_script_gives_is_refused_and_not_quoted() {
         (renew(1), List(vec![])),
         (renew(1), List(vec![text("1")])),
         (renew(1), renewed(vec![], &clock)),
-        (renew(1), renewed(vec![Int(1), Int(1)], &clock)),
+        (renew(2), renewed(vec![Int(1)], &clock)),
         (renew(1), renewed(vec![Int(2)], &clock)),
         (renew(1), renewed(vec![Nil], &clock)),
+        (renew(1), renewed(vec![Int(-1)], &clock)),
+        (renew(1), renewed(vec![Int(1), Int(1)], &clock)),
+        (renew(1), renewed(vec![Int(1), Int(0), Int(1)], &clock)),
+        (renew(1), renewed(vec![Int(0), Int(0), Int(0)], &clock)),
+        (renew(1), renewed(vec![Int(2), Int(0), Int(0)], &clock)),
+        (renew(1), renewed(vec![Nil, Int(0), Int(0)], &clock)),
+        (renew(1), renewed(vec![Int(1), Nil, Int(0)], &clock)),
+        (renew(1), renewed(vec![Int(1), Int(1), Int(0)], &clock)),
+        (renew(2), renewed(vec![Int(1), Int(0), Int(1), Int(0), Int(0)], &clock)),
         (renew(1), renewed(vec![Int(1)], &[Int(1), Int(2)])),
         (renew(1), renewed(vec![Int(1)], &[text("1"), text("1000000")])),
         (renew(1), renewed(vec![Int(1)], &[text("+1"), text("1")])),

@@ -137,9 +137,9 @@ impl Server {
             }
             Ask::Renew(renewals) => {
                 assert!(renewals.len() <= 100, "a batch of {}", renewals.len());
-                let mut list = Vec::new();
-                for renewal in renewals {
-                    list.push(match self.keys.get_mut(&renewal.name) {
+                let (mut list, mut count) = (Vec::new(), 0);
+                for (place, renewal) in renewals.iter().enumerate() {
+                    let verdict = match self.keys.get_mut(&renewal.name) {
                         Some(_) if self.spoilt.as_ref().is_some_and(|(name, _)| *name == renewal.name) => {
                             Value::Text(self.spoilt.as_ref().unwrap().1.clone().into())
                         }
@@ -149,8 +149,14 @@ impl Server {
                             Value::Int(1)
                         }
                         Some(Kept::Lock { .. }) | None => Value::Int(0),
-                    });
+                    };
+                    if verdict == Value::Int(1) {
+                        count += 1;
+                    } else {
+                        list.extend([Value::Int(place as i64 + 1), verdict]);
+                    }
                 }
+                list.push(Value::Int(count));
                 let us = (now.0 as i64 + self.ahead + 1_764_000_000_000) * 1000;
                 list.push(Value::Text((us / 1_000_000).to_string().into()));
                 list.push(Value::Text((us % 1_000_000).to_string().into()));
