@@ -176,6 +176,35 @@ fn s3_a_renewal_touches_only_its_own_hold_and_makes_no_key() {
 }
 
 #[test]
+fn a_server_older_than_7_0_renews_all_the_same() {
+    // In front of the script: a PEXPIRE that knows no GT.
+    const OLD: &str = "local real = redis
+local redis = {call = real.call, pcall = function(name, ...)
+  if name == 'PEXPIRE' and select('#', ...) > 2 then return {err = 'ERR wrong number of arguments'} end
+  return real.pcall(name, ...)
+end}
+";
+    let mut rig = Rig::start();
+    let (a, b) = (owner(b'A'), owner(b'B'));
+    for (key, owner, ttl) in [("short", a, 9_000), ("other", b, 9_000), ("long", a, 90_000), ("none", a, 9_000)] {
+        rig.given(key, &owner, 1, ttl);
+    }
+    let _: i64 = rig.redis(&["PERSIST", "none"]);
+    let ask = renew(&[("short", a), ("other", a), ("long", a), ("none", a)]);
+    let mut paper = Paper::default();
+    let script = Request { ask: ask.clone(), source: true }.write(&mut paper);
+    let mut command = cmd("EVAL");
+    command.arg(OLD.to_owned() + script.source()).arg(paper.keys.len()).arg(&paper.keys).arg(&paper.args);
+    let value = command.query::<redis::Value>(&mut rig.admin).unwrap();
+    let Ok(Reply::Renewed { verdicts, .. }) = ask.shape().decode(plain(value)) else { panic!() };
+    assert_eq!(verdicts, [Verdict::Renewed, Verdict::NotOurs, Verdict::Renewed, Verdict::Renewed]);
+    for (key, ttl) in [("short", LEASE), ("other", 9_000), ("long", 90_000), ("none", LEASE)] {
+        let left = rig.pttl(key);
+        assert!(about(left, ttl), "{key}: {left} of {ttl} ms");
+    }
+}
+
+#[test]
 fn status_tells_free_from_held() {
     let mut rig = Rig::start();
     assert_eq!(rig.reply(&status(KEY)), Reply::Status(None));
