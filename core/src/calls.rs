@@ -87,6 +87,9 @@ impl Engine {
     pub(crate) fn on_silent(&mut self, now: Time, call: CallId) {
         let Some(record) = self.calls.get(call) else { return };
         self.out.push_back(Output::Sever(record.wire));
+        if let Purpose::Renew(batch) = &record.purpose {
+            self.renewals_late(now, &batch.clone());
+        }
         // Should the report not come, the order is given again.
         self.time_call(call, now + self.config.op_timeout);
     }

@@ -40,10 +40,19 @@ impl ServerClock {
 impl Engine {
     /// Sets a hold's timer to what comes next: its renewal, its doubt, or its deadline.
     pub(crate) fn schedule(&mut self, now: Time, id: HoldId) {
-        let Some(hold) = self.holds.get(id) else { return };
+        self.stop_hold_timer(id);
+        let Some((at, timer)) = self.next_step(now, id) else { return };
+        let timer = self.wheel.insert(at, timer);
+        if let Some(hold) = self.holds.get_mut(id) {
+            hold.timer = Some(timer);
+        }
+    }
+
+    fn next_step(&self, now: Time, id: HoldId) -> Option<(Time, Timer)> {
+        let hold = self.holds.get(id)?;
         let index = slab::index(id);
         let third = Millis(hold.lease.0 / 3);
-        let (at, timer) = match hold.phase {
+        Some(match hold.phase {
             Phase::Live | Phase::Doubtful if hold.watched && !hold.renewing => {
                 let at = if hold.failures == 0 { hold.sent + third } else { now + retry_pause(hold) };
                 (at.min(hold.deadline()), Timer::Renew(index))
@@ -57,13 +66,8 @@ impl Engine {
             Phase::Released if hold.unsettled.is_some() => {
                 (hold.free_at.min(now + self.config.watchdog), Timer::Hold(index))
             }
-            Phase::Asked | Phase::Lost(_) | Phase::Released => return self.stop_hold_timer(id),
-        };
-        self.stop_hold_timer(id);
-        let timer = self.wheel.insert(at, timer);
-        if let Some(hold) = self.holds.get_mut(id) {
-            hold.timer = Some(timer);
-        }
+            Phase::Asked | Phase::Lost(_) | Phase::Released => return None,
+        })
     }
 
     pub(crate) fn stop_hold_timer(&mut self, id: HoldId) {
@@ -162,21 +166,23 @@ impl Engine {
         let client = self.client;
         let mut batch = Vec::with_capacity(ids.len());
         let mut names = Vec::with_capacity(ids.len());
-        let mut shortest = watchdog;
+        let shortest = ids.iter().filter_map(|&id| Some(self.holds.get(id)?.lease)).fold(watchdog, Millis::min);
+        // A connection that does not answer within a third of a lease is given up while another may
+        // still be made before the deadline.
+        let patience = Millis((shortest.0 / 3).max(20)).min(self.config.op_timeout);
         for id in ids {
             let Some(hold) = self.holds.get_mut(id) else { continue };
             let lease = hold.next_lease(now, watchdog, None);
             hold.renewing = true;
             hold.free_at = hold.free_at.max(now + lease);
-            shortest = shortest.min(hold.lease);
             let owner = WireOwner { client, number: hold.number };
             names.push(Renewal { name: hold.name.clone(), owner, lease });
             batch.push((id, lease));
-            self.schedule(now, id);
+            // Until the answer is due that of the call is timer enough for all of them.
+            if hold.timer.is_some() || self.next_step(now, id).is_some_and(|(at, _)| at <= now + patience) {
+                self.schedule(now, id);
+            }
         }
-        // A connection that does not answer within a third of a lease is given up while another may
-        // still be made before the deadline.
-        let patience = Millis((shortest.0 / 3).max(20)).min(self.config.op_timeout);
         let (ask, purpose) = (Ask::Renew(names), Purpose::Renew(batch));
         let (wire, hold, lease) = (Wire::KEEPER, None, Millis::ZERO);
         self.send(now, Sending { wire, hold, purpose, ask, source, lease, patience });
@@ -197,6 +203,7 @@ impl Engine {
                 self.on_jump(now, batch, jump);
             }
             Answer::Refused(Refusal::NoScript, _) if !call.source => {
+                self.renewals_late(now, batch);
                 let ids: Vec<HoldId> = batch.iter().map(|&(id, _)| id).filter(|&id| self.may_renew(now, id)).collect();
                 if !ids.is_empty() {
                     self.send_renewal(now, ids, true);
@@ -204,6 +211,7 @@ impl Engine {
             }
             Answer::Refused(..) if batch.len() > 1 => {
                 // Refused as a whole: once more at once, one by one, so that one bad key harms no other.
+                self.renewals_late(now, batch);
                 for &(id, _) in batch {
                     if self.may_renew(now, id) {
                         self.send_renewal(now, vec![id], call.source);
@@ -223,6 +231,13 @@ impl Engine {
         }
     }
 
+    /// A renewal has no answer of use so far: each of its holds has a timer of its own again.
+    pub(crate) fn renewals_late(&mut self, now: Time, batch: &[(HoldId, Millis)]) {
+        for &(id, _) in batch {
+            self.schedule(now, id);
+        }
+    }
+
     fn on_verdict(&mut self, now: Time, id: HoldId, sent: Time, lease: Millis, verdict: Verdict) {
         // A late reply revives nothing (S4).
         self.lose_if_due(now, id);
@@ -234,9 +249,11 @@ impl Engine {
             Verdict::Renewed => {
                 hold.confirm(sent, lease);
                 hold.arrow("renewed", Phase::Live);
-                let (deadline, name) = (hold.deadline(), hold.name.clone());
+                if self.listening {
+                    let (deadline, name) = (hold.deadline(), hold.name.clone());
+                    self.event(Event::Renewed { name, hold: id, deadline });
+                }
                 self.schedule(now, id);
-                self.event(Event::Renewed { name, hold: id, deadline });
             }
             Verdict::NotOurs => self.lose(now, id, LossReason::Taken),
             Verdict::Refused(text) if Refusal::of(&text) == Refusal::WrongType => {

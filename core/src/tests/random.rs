@@ -248,6 +248,11 @@ impl Ghost {
         self.sends(w);
         for client in &w.clients {
             client.engine.check_queues(w.now);
+            // F15: no deadline passes unnoticed, whatever is under way.
+            let running = client.engine.holds.ids().into_iter().filter_map(|id| client.engine.holds.get(id));
+            for hold in running.filter(|hold| hold.is_running() && hold.deadline() > w.now) {
+                assert!(client.engine.poll_timeout().is_some_and(|at| at <= hold.deadline()), "{hold:?}");
+            }
         }
         for lock in ["n", "m"] {
             let lock = name(lock);
