@@ -16,6 +16,9 @@ use crate::scripts::{Ask, MAX_BATCH, Renewal, Reply, Verdict};
 use crate::slab;
 use crate::time::{Millis, Time};
 
+/// So many batches go out together at most, unless more are due.
+const BURST: usize = 4;
+
 /// What the server's clock was last seen to be ahead of ours, as bounds: a reading lies somewhere between
 /// the send and the receipt.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -109,15 +112,11 @@ impl Engine {
         if self.due.is_empty() {
             return;
         }
-        let soon = now + Millis(self.config.watchdog.0 / 30);
-        let room = (MAX_BATCH - self.due.len() % MAX_BATCH) % MAX_BATCH;
-        let mut more = Vec::new();
-        self.wheel.take_until(soon, room, |timer| matches!(timer, Timer::Renew(_)), &mut more);
-        for timer in more {
-            if let Timer::Renew(index) = timer {
-                self.on_renewal_due(self.holds.id_at(index));
-            }
-        }
+        let watchdog = self.config.watchdog.0;
+        // Of very many, what is due in a moment: a few calls for one wake, not so many that the server's other
+        // clients feel it.
+        self.collect_due(now + Millis(watchdog / 600), (BURST * MAX_BATCH).saturating_sub(self.due.len()));
+        self.collect_due(now + Millis(watchdog / 30), (MAX_BATCH - self.due.len() % MAX_BATCH) % MAX_BATCH);
         let due = core::mem::take(&mut self.due);
         let mut batch = Vec::with_capacity(due.len().min(MAX_BATCH));
         for id in due {
@@ -130,6 +129,16 @@ impl Engine {
         }
         if !batch.is_empty() {
             self.send_renewal(now, batch, false);
+        }
+    }
+
+    fn collect_due(&mut self, until: Time, room: usize) {
+        let mut more = Vec::new();
+        self.wheel.take_until(until, room, |timer| matches!(timer, Timer::Renew(_)), &mut more);
+        for timer in more {
+            if let Timer::Renew(index) = timer {
+                self.on_renewal_due(self.holds.id_at(index));
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod acquire;
 mod arrows;
+mod batches;
 mod cancel;
 mod close;
 mod crossing;

@@ -9,7 +9,7 @@ use crate::owner::LocalOwner;
 use crate::scripts::Ask;
 use crate::time::Millis;
 
-fn many(w: &mut World, locks: usize) {
+pub(super) fn many(w: &mut World, locks: usize) {
     for lock in 0..locks {
         w.hold(0, AcquireRequest { name: name(&format!("lock{lock}")), ..ask(1) });
     }
@@ -56,38 +56,6 @@ fn l7_valid_ends_at_d_whether_or_not_a_timer_fired() {
     let error = w.clients[0].engine.check(w.now, held.hold).unwrap_err();
     assert_eq!(error.code(), Code::LockLost);
     assert_eq!(w.clients[0].engine.count(w.now, &name("n"), LocalOwner(1)), 0);
-}
-
-#[test]
-fn r4_a_hundred_holds_are_one_call() {
-    let mut w = World::new(1);
-    many(&mut w, 250);
-    w.live(10_000);
-    assert_eq!(w.fresh(0), ["~100", "~100", "~50"]);
-    w.live(30_000);
-    assert_eq!(w.fresh(0).len(), 9);
-    assert_eq!(w.losses(0), []);
-}
-
-#[test]
-fn r4_a_batch_takes_along_what_is_due_soon() {
-    let mut w = World::new(1);
-    for lock in 0..10 {
-        w.hold(0, AcquireRequest { name: name(&format!("lock{lock}")), ..ask(1) });
-        w.live(100);
-    }
-    // The last one is due 900 ms after the first, within a thirtieth of the lease.
-    w.fresh(0);
-    w.live(9_000);
-    assert_eq!(w.fresh(0), ["~10"]);
-    // Due later than that, it has a batch of its own.
-    let mut w = World::new(1);
-    w.hold(0, ask(1));
-    w.live(1_100);
-    w.hold(0, AcquireRequest { name: name("m"), ..ask(1) });
-    w.fresh(0);
-    w.live(10_000);
-    assert_eq!(w.fresh(0), ["~1", "~1"]);
 }
 
 #[test]
