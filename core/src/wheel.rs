@@ -92,12 +92,6 @@ struct Entry<T> {
 const _: () = assert!(size_of::<Entry<u64>>() == 32);
 
 impl<T: Copy> Wheel<T> {
-    /// An empty wheel. Since nothing turns, it is the same at any `now`: the same as [`Wheel::default`].
-    #[must_use]
-    pub fn new(_now: Time) -> Self {
-        Self::default()
-    }
-
     /// Adds `item`, due at `at`, in constant time. An instant that has passed is due at the next [`pop`](Self::pop).
     pub fn insert(&mut self, at: Time, item: T) -> TimerId {
         let id = self.place(Entry { at, item, prev: NIL, next: NIL, generation: 0 });
