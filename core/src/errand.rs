@@ -28,7 +28,6 @@ pub(crate) struct Errand {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Kind {
-    Nothing,
     Extend {
         hold: HoldId,
         number: HoldNumber,
@@ -46,14 +45,9 @@ enum Kind {
 }
 
 impl Errand {
-    pub(crate) const fn nothing() -> Self {
-        Self { kind: Kind::Nothing, wire: Wire::KEEPER, attempts: 0, trouble: None, step: None, end: None }
-    }
-
-    fn name(&self) -> Option<&Name> {
+    fn name(&self) -> &Name {
         match &self.kind {
-            Kind::Nothing => None,
-            Kind::Extend { name, .. } | Kind::Status { name } | Kind::Force { name, .. } => Some(name),
+            Kind::Extend { name, .. } | Kind::Status { name } | Kind::Force { name, .. } => name,
         }
     }
 }
@@ -83,7 +77,14 @@ impl Engine {
         if self.closed {
             return self.refuse(closed());
         }
-        let op = self.ops.insert(Op::Errand(Box::new(Errand { kind, wire, ..Errand::nothing() })));
+        let op = self.ops.insert(Op::Errand(Box::new(Errand {
+            kind,
+            wire,
+            attempts: 0,
+            trouble: None,
+            step: None,
+            end: None,
+        })));
         let span = self.config.connect_timeout + self.config.op_timeout;
         let end = self.wheel.insert(now + span, Timer::End(slab::index(op)));
         if let Some(errand) = self.errand_mut(op) {
@@ -98,7 +99,6 @@ impl Engine {
         errand.step = None;
         let (kind, wire) = (errand.kind.clone(), errand.wire);
         let (ask, hold, lease) = match kind {
-            Kind::Nothing => return,
             Kind::Status { name } => (Ask::Status { name }, None, Millis::ZERO),
             Kind::Force { name, owners } => {
                 (Ask::Force { name, owners: owners.unwrap_or_default() }, None, Millis::ZERO)
@@ -120,7 +120,7 @@ impl Engine {
 
     pub(crate) fn on_errand(&mut self, now: Time, op: OpId, call: &CallRecord, answer: Answer) {
         let Some(errand) = self.errand_mut(op) else { return };
-        let Some(name) = errand.name().cloned() else { return };
+        let name = errand.name().clone();
         let (kind, again) = (errand.kind.clone(), errand.attempts > 0);
         let outcome = match (answer, kind) {
             (Answer::Reply(Reply::Status(status)), Kind::Status { .. }) => Outcome::Status(status),
@@ -232,10 +232,7 @@ impl Engine {
         let silent =
             || Error::new(Code::Unreachable, "no server answered in time: check its address and whether it runs");
         let error = errand.trouble.take().unwrap_or_else(silent);
-        let error = match errand.name() {
-            Some(name) => error.of(name),
-            None => error,
-        };
+        let error = error.of(errand.name());
         self.end_errand(op, Some(Outcome::Failed(error)));
     }
 

@@ -42,24 +42,35 @@ impl<K: Key, T> Slab<K, T> {
     }
 
     pub(crate) fn insert(&mut self, value: T) -> K {
+        let index = self.free_index();
+        let slot = &mut self.slots[index as usize];
+        if let Slot::Free { next } = slot.1 {
+            self.free = next;
+        }
+        slot.1 = Slot::Full(value);
         self.len += 1;
-        let index = if self.free == NONE {
+        self.key_at(index)
+    }
+
+    /// A key that nothing is kept under, for what is over at once.
+    pub(crate) fn skip(&mut self) -> K {
+        let index = self.free_index();
+        let key = self.key_at(index);
+        self.slots[index as usize].0 = self.slots[index as usize].0.wrapping_add(1);
+        key
+    }
+
+    /// The slot that is used next.
+    fn free_index(&mut self) -> u32 {
+        if self.free == NONE {
             // An eighth at a time: a hold has a budget of 400 bytes, and doubling would take half of it.
             if self.slots.len() == self.slots.capacity() {
                 self.slots.reserve_exact((self.slots.len() / 8).max(16));
             }
-            self.slots.push((0, Slot::Full(value)));
-            self.slots.len() as u32 - 1
-        } else {
-            let index = self.free;
-            let slot = &mut self.slots[index as usize];
-            if let Slot::Free { next } = slot.1 {
-                self.free = next;
-            }
-            slot.1 = Slot::Full(value);
-            index
-        };
-        self.key_at(index)
+            self.slots.push((0, Slot::Free { next: NONE }));
+            self.free = self.slots.len() as u32 - 1;
+        }
+        self.free
     }
 
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
@@ -131,5 +142,10 @@ mod tests {
         assert_eq!((slab.get(first), slab.get(second)), (None, Some(&2)));
         assert_eq!(slab.remove(first), None);
         assert_eq!((slab.len(), slab.keys().count()), (1, 1));
+        let skipped = slab.skip();
+        assert_eq!(slab.get(skipped), None);
+        let third = slab.insert(3);
+        assert_eq!(index(skipped), index(third));
+        assert_ne!(skipped, third);
     }
 }
