@@ -9,7 +9,7 @@ use crate::io::{Fence, Wire};
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Road {
     /// Requests without a reply, renewals not counted, and the wire they are on.
-    pending: u16,
+    pending: u32,
     wire: Option<Wire>,
     /// Some request was never answered, and its connection could not be killed or named.
     unfenced: bool,
@@ -71,5 +71,23 @@ impl Road {
     /// Whether something of this hold may execute late, and nothing can be done against it.
     pub(crate) fn is_unfenced(&self) -> bool {
         self.unfenced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_road_counts_on_past_two_to_the_sixteenth() {
+        let mut road = Road::default();
+        for _ in 0..65_536 {
+            road.take(Wire(1));
+        }
+        assert_eq!(road.take(Wire(2)).0, Wire(1), "behind all the others");
+        for _ in 0..65_536 {
+            road.answered(false);
+        }
+        assert!(road.is_pending());
     }
 }
