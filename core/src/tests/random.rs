@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::world::*;
 use crate::config::Config;
 use crate::error::Code;
+use crate::event::LossReason;
 use crate::io::{AcquireRequest, CallError, Claim, Claimed, Link, OpId, Outcome, Wait, Wire};
 use crate::owner::{ClientId, HoldNumber, LocalOwner};
 use crate::scripts::Ask;
@@ -96,7 +97,8 @@ struct Ghost {
 
 enum Wish {
     Acquire,
-    Release(Claimed),
+    /// With the deadline, if it was valid when its release began.
+    Release(Claimed, Option<Time>),
     Extend,
 }
 
@@ -119,15 +121,14 @@ impl Ghost {
                 let mine: Vec<_> = (0..self.held.len()).filter(|&index| self.held[index].0 == at).collect();
                 if let Some(&index) = mine.get(nth) {
                     let (_, held) = self.held.remove(index);
-                    let op = w.release(at, &held);
-                    self.open.insert((at, op), Wish::Release(held));
+                    self.release(w, at, held);
                 }
             }
             Step::ReleaseAgain(nth) => {
                 if let Some(index) = (0..self.unknown.len()).filter(|&index| self.unknown[index].0 == at).nth(nth) {
                     let (_, held) = self.unknown.remove(index);
                     let op = w.release(at, &held);
-                    self.open.insert((at, op), Wish::Release(held));
+                    self.open.insert((at, op), Wish::Release(held, None));
                 }
             }
             Step::Extend(nth, lease) => {
@@ -192,6 +193,12 @@ impl Ghost {
             Step::Run => w.run(),
         }
         self.sever(w);
+    }
+
+    fn release(&mut self, w: &mut World, at: usize, held: Claimed) {
+        let valid = w.view(at, held.hold).filter(|view| view.valid).map(|view| view.deadline);
+        let op = w.release(at, &held);
+        self.open.insert((at, op), Wish::Release(held, valid));
     }
 
     fn nth_held(&self, at: usize, nth: usize) -> Option<Claimed> {
@@ -291,7 +298,7 @@ impl Ghost {
                 let wish = self.open.remove(&(at, op)).expect("a wish settles once");
                 let ok = match (&wish, &outcome) {
                     (Wish::Acquire, Outcome::Busy)
-                    | (Wish::Release(_), Outcome::Released { .. })
+                    | (Wish::Release(..), Outcome::Released { .. })
                     | (Wish::Extend, Outcome::Extended) => true,
                     (_, Outcome::Failed(error)) => matches!(
                         error.code(),
@@ -300,12 +307,16 @@ impl Ghost {
                     _ => false,
                 };
                 assert!(ok, "{outcome:?}");
-                if let (Wish::Release(held), Outcome::Failed(error)) = (wish, outcome)
-                    && error.code() == Code::ReleaseUnknown
-                {
-                    self.unknown.push((at, held));
+                if let (Wish::Release(held, valid), Outcome::Failed(error)) = (wish, outcome) {
+                    match error.code() {
+                        Code::ReleaseUnknown => self.unknown.push((at, held)),
+                        Code::LockLost => assert!(valid.is_none_or(|deadline| w.now >= deadline), "{error}"),
+                        _ => {}
+                    }
                 }
             }
+            // Nobody takes a lock away in this world: the only end of a hold is that of its time.
+            assert!(w.losses(at).iter().all(|why| *why == LossReason::Expired), "{:?}", w.losses(at));
         }
     }
 
@@ -352,8 +363,7 @@ impl Ghost {
                 self.claim(w, at);
             }
             for (at, held) in std::mem::take(&mut self.held) {
-                let op = w.release(at, &held);
-                self.open.insert((at, op), Wish::Release(held));
+                self.release(w, at, held);
             }
             w.run();
             self.check(w);
