@@ -140,7 +140,6 @@ impl Hold {
         let wish = Wish::Acquire {
             name: self.handle.name().clone(),
             owner: self.owner.id,
-            via: host::next_via(),
             wait: Wait::Forever,
             lease: asked.lease.flatten(),
             reenter: Some(self.handle.clone()),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bandog::Name;
-use bandog::host::{self, Filter, Release, Via, Wait, Wish};
+use bandog::host::{self, Filter, Release, Wait, Wish};
 use napi::Result;
 use napi::bindgen_prelude::{ClassInstance, PromiseRaw, Unknown};
 use napi_derive::napi;
@@ -26,7 +26,6 @@ use crate::settle::{Busy, Kind};
 pub struct Lock {
     pub(crate) client: Rc<ClientState>,
     pub(crate) name: Name,
-    via: Via,
     defaults: Asked,
 }
 
@@ -34,7 +33,7 @@ type Inside<'e> = Option<ClassInstance<'e, Scope>>;
 
 impl Lock {
     pub(crate) fn new(client: &Rc<ClientState>, name: Name, defaults: Asked) -> Self {
-        Self { client: Rc::clone(client), name, via: host::next_via(), defaults }
+        Self { client: Rc::clone(client), name, defaults }
     }
 
     fn start(
@@ -49,7 +48,6 @@ impl Lock {
         let wish = Wish::Acquire {
             name: self.name.clone(),
             owner: owner.id,
-            via: self.via,
             wait: asked.wait.unwrap_or(Wait::Forever),
             lease: asked.lease.flatten(),
             reenter: None,

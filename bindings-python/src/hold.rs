@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bandog::host::{self, Handle, HoldView, LocalOwner, Release, Via, Wait, Wish};
+use bandog::host::{self, Handle, HoldView, LocalOwner, Release, Wait, Wish};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -61,12 +61,11 @@ pub(crate) struct Hold {
     client: Arc<Shared>,
     handle: Handle,
     home: Home,
-    via: Via,
 }
 
 impl Hold {
     pub(crate) fn new(client: Arc<Shared>, handle: Handle, home: Home) -> Self {
-        Self { client, handle, home, via: host::next_via() }
+        Self { client, handle, home }
     }
 
     fn view(&self, py: Python<'_>) -> PyResult<Option<HoldView>> {
@@ -85,7 +84,6 @@ impl Hold {
         Ok(Wish::Acquire {
             name: self.handle.name().clone(),
             owner: owner::current(py)?,
-            via: self.via,
             wait: convert::wait(wait, Wait::Forever)?,
             lease: convert::lease(lease, None)?,
             reenter: Some(self.handle.clone()),

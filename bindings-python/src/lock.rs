@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use bandog::host::{self, Filter, Release, Via, Wait, Wish};
+use bandog::host::{self, Filter, Release, Wait, Wish};
 use bandog::{Millis, Name};
 use pyo3::prelude::*;
 
 use crate::aio::Call;
 use crate::block;
 use crate::convert::{self, Span};
+use crate::errors::raise;
 use crate::events::Events;
 use crate::hold::Blocks;
 use crate::owner;
@@ -26,7 +27,6 @@ use crate::wish::Answer;
 pub(crate) struct Lock {
     client: Arc<Shared>,
     name: Name,
-    via: Via,
     wait: Wait,
     lease: Option<Millis>,
     blocks: Arc<Blocks>,
@@ -34,12 +34,12 @@ pub(crate) struct Lock {
 
 impl Lock {
     pub(crate) fn new(client: Arc<Shared>, name: Name, wait: Wait, lease: Option<Millis>) -> Self {
-        Self { client, name, via: host::next_via(), wait, lease, blocks: Arc::default() }
+        Self { client, name, wait, lease, blocks: Arc::default() }
     }
 
     fn acquire_wish(&self, py: Python<'_>, wait: Wait, lease: Option<Millis>) -> PyResult<Wish> {
         let owner = owner::current(py)?;
-        Ok(Wish::Acquire { name: self.name.clone(), owner, via: self.via, wait, lease, reenter: None })
+        Ok(Wish::Acquire { name: self.name.clone(), owner, wait, lease, reenter: None })
     }
 
     fn release_wish(&self, py: Python<'_>) -> PyResult<Wish> {
@@ -55,12 +55,7 @@ impl Lock {
         let owner = owner::current(py)?;
         Ok(match self.blocks.leave(owner) {
             Some(hold) => (hold.get().release_wish(), Answer::Leave(value.map(Bound::unbind))),
-            // Nothing was ever entered through this number, and the core says so in its words.
-            None => {
-                let via = host::next_via();
-                let entered = Release::Entered { name: self.name.clone(), owner, via };
-                (Wish::Release(entered), Answer::Nothing)
-            }
+            None => return Err(raise(py, &host::stranger(&self.client.driver, &self.name, owner))),
         })
     }
 

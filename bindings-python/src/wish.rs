@@ -15,8 +15,7 @@ use crate::shared::{Shared, cut_short};
 /// Who asks, in a wish that says so.
 pub(crate) fn owner_of(wish: &mut Wish) -> Option<&mut LocalOwner> {
     match wish {
-        Wish::Acquire { owner, .. }
-        | Wish::Release(Release::Innermost { owner, .. } | Release::Entered { owner, .. }) => Some(owner),
+        Wish::Acquire { owner, .. } | Wish::Release(Release::Innermost { owner, .. }) => Some(owner),
         Wish::Release(Release::Handle(_)) | Wish::Extend { .. } | Wish::ForceRelease(_) | Wish::Status(_) => None,
     }
 }

@@ -7,7 +7,7 @@ use bandog_core::Engine;
 use bandog_core::config::Config;
 use bandog_core::io::{AcquireRequest, Call, Claim, Claimed, Output, Target, Value, Wait, Wire};
 use bandog_core::name::Name;
-use bandog_core::owner::{ClientId, LocalOwner, Via};
+use bandog_core::owner::{ClientId, LocalOwner};
 use bandog_core::scripts::Ask;
 use bandog_core::time::{Millis, Time};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -43,7 +43,6 @@ fn acquire(engine: &mut Engine, now: Time, name: &Name) -> Claimed {
     let request = AcquireRequest {
         name: name.clone(),
         owner: LocalOwner(1),
-        via: Via(1),
         wire: CALLER,
         wait: Wait::Forever,
         lease: None,

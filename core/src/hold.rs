@@ -5,7 +5,7 @@ use crate::config::margin;
 use crate::event::LossReason;
 use crate::io::{HoldView, LevelId, OpId};
 use crate::name::Name;
-use crate::owner::{HoldNumber, LocalOwner, Via};
+use crate::owner::{HoldNumber, LocalOwner};
 use crate::road::Road;
 use crate::time::{Millis, Time};
 use crate::wheel::TimerId;
@@ -57,7 +57,6 @@ pub(crate) struct Level {
     /// A handle of this level is reachable.
     pub(crate) handle: bool,
     pub(crate) owner: LocalOwner,
-    pub(crate) via: Via,
 }
 
 /// The end of a list of holds.
@@ -180,12 +179,12 @@ impl Hold {
         self.levels.len() as u32 + self.asked
     }
 
-    pub(crate) fn add_level(&mut self, owner: LocalOwner, via: Via) -> LevelId {
+    pub(crate) fn add_level(&mut self, owner: LocalOwner) -> LevelId {
         let id = LevelId(self.next_level);
         self.next_level += 1;
         // Nearly always the only one: room for four would cost each hold a hundred bytes.
         self.levels.reserve_exact(1);
-        self.levels.push(Level { id, handle: true, owner, via });
+        self.levels.push(Level { id, handle: true, owner });
         id
     }
 

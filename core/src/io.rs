@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::event::Event;
 use crate::name::{Channel, Name};
-use crate::owner::{LocalOwner, Via};
+use crate::owner::LocalOwner;
 use crate::scripts::Request;
 use crate::time::{Millis, Time};
 
@@ -98,8 +98,6 @@ pub struct AcquireRequest {
     pub name: Name,
     /// For whom.
     pub owner: LocalOwner,
-    /// Through which object.
-    pub via: Via,
     /// The caller's own wire.
     pub wire: Wire,
     /// How long to wait.
@@ -118,8 +116,6 @@ pub enum Target {
     Level(HoldId, LevelId),
     /// The caller's innermost level of a lock.
     Innermost { name: Name, owner: LocalOwner },
-    /// The caller's innermost level that was entered through this object, else the only level that was.
-    Entered { name: Name, owner: LocalOwner, via: Via },
 }
 
 /// How a wish ended.

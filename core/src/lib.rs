@@ -29,7 +29,7 @@
 //! use bandog_core::config::Config;
 //! use bandog_core::io::{AcquireRequest, Claim, OpId, Outcome, Output, Target, Value, Wait, Wire};
 //! use bandog_core::name::Name;
-//! use bandog_core::owner::{ClientId, LocalOwner, Via};
+//! use bandog_core::owner::{ClientId, LocalOwner};
 //! use bandog_core::scripts::Ask;
 //! use bandog_core::{Engine, time::Time};
 //!
@@ -64,7 +64,7 @@
 //! let (mut paper, caller) = (Vec::new(), Wire(1));
 //! let name = Name::new("order_lock")?;
 //! let request = AcquireRequest {
-//!     name, owner: LocalOwner(1), via: Via(1), wire: caller, wait: Wait::Forever, lease: None, reenter: None,
+//!     name, owner: LocalOwner(1), wire: caller, wait: Wait::Forever, lease: None, reenter: None,
 //! };
 //!
 //! let op = engine.acquire(Time(0), request);

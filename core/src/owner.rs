@@ -9,11 +9,6 @@ use crate::text::Text;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LocalOwner(pub u64);
 
-/// The lock object a level was entered through. Leaving a `with` block releases the level that was
-/// entered through the same object (design 3).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Via(pub u64);
-
 /// The id of one engine: a version-4 UUID in lower-case canonical text, new for each client and new
 /// after a fork (protocol section 1.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

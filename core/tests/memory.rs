@@ -7,7 +7,7 @@ use bandog_core::Engine;
 use bandog_core::config::Config;
 use bandog_core::io::{AcquireRequest, Claim, Output, Value, Wait, Wire};
 use bandog_core::name::Name;
-use bandog_core::owner::{ClientId, LocalOwner, Via};
+use bandog_core::owner::{ClientId, LocalOwner};
 use bandog_core::time::Time;
 
 struct Counting;
@@ -42,9 +42,9 @@ fn bytes_per_hold(owners: u64) -> usize {
         let name = Name::new(&format!("a lock of 24 bytes{number:06}")).unwrap();
         assert_eq!(name.as_str().len(), 24);
         let owner = LocalOwner(number as u64 % owners);
-        let (via, wire, wait) = (Via(1), Wire(1), Wait::Forever);
+        let (wire, wait) = (Wire(1), Wait::Forever);
         let now = Time(number as u64 / 20);
-        let op = engine.acquire(now, AcquireRequest { name, owner, via, wire, wait, lease: None, reenter: None });
+        let op = engine.acquire(now, AcquireRequest { name, owner, wire, wait, lease: None, reenter: None });
         while let Some(output) = engine.poll() {
             if let Output::Send(call) = output {
                 engine.handle_reply(now, call.id, Ok(Value::Int(1)));

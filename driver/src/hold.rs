@@ -7,7 +7,7 @@ use std::time::Duration;
 use bandog_core::error::{Code, Error};
 use bandog_core::event::{Event, LossReason};
 use bandog_core::name::Name;
-use bandog_core::owner::{LocalOwner, Via};
+use bandog_core::owner::LocalOwner;
 
 use crate::blocking;
 use crate::client::Client;
@@ -34,7 +34,6 @@ use crate::terms::{Terms, millis};
 pub struct Hold {
     client: Client,
     owner: LocalOwner,
-    via: Via,
     handle: Handle,
     released: bool,
 }
@@ -161,7 +160,7 @@ impl Hold {
     /// As [`Hold::reenter`]; `invalid_lease`.
     pub async fn reenter_with(&self, terms: Terms) -> Result<Self, Error> {
         let settled = run(&self.client, self.deeper(terms)).await?;
-        hold(&self.client, self.owner, self.via, settled).ok_or_else(|| self.busy())
+        hold(&self.client, self.owner, settled).ok_or_else(|| self.busy())
     }
 
     /// The same on this thread.
@@ -170,7 +169,7 @@ impl Hold {
     /// As [`Hold::reenter_with`].
     pub fn reenter_with_blocking(&self, terms: Terms) -> Result<Self, Error> {
         let settled = run_blocking(&self.client, self.deeper(terms))?;
-        hold(&self.client, self.owner, self.via, settled).ok_or_else(|| self.busy())
+        hold(&self.client, self.owner, settled).ok_or_else(|| self.busy())
     }
 
     /// Releases this level and waits for the server's word.
@@ -199,7 +198,6 @@ impl Hold {
         Wish::Acquire {
             name: self.handle.name().clone(),
             owner: self.owner,
-            via: self.via,
             wait: terms.wait.unwrap_or(Wait::Try),
             lease: terms.lease,
             reenter: Some(self.handle.clone()),
@@ -238,9 +236,9 @@ pub(crate) fn run_blocking(client: &Client, wish: Wish) -> Result<Settled, Error
     blocking::block(client.shared(), wish, Signals::Open, None).map(|settled| settled.unwrap_or(Settled::Busy))
 }
 
-pub(crate) fn hold(client: &Client, owner: LocalOwner, via: Via, settled: Settled) -> Option<Hold> {
+pub(crate) fn hold(client: &Client, owner: LocalOwner, settled: Settled) -> Option<Hold> {
     match settled {
-        Settled::Held(handle) => Some(Hold { client: client.clone(), owner, via, handle, released: false }),
+        Settled::Held(handle) => Some(Hold { client: client.clone(), owner, handle, released: false }),
         _ => None,
     }
 }

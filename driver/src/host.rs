@@ -8,7 +8,6 @@
 //! let wish = Wish::Acquire {
 //!     name: client.name("order_lock")?,
 //!     owner: host::next_owner(),
-//!     via: host::next_via(),
 //!     wait: host::Wait::Forever,
 //!     lease: None,
 //!     reenter: None,
@@ -32,7 +31,7 @@ use bandog_core::name::Name;
 use bandog_core::time::{Millis, Time};
 
 pub use bandog_core::io::{HoldId, HoldView, LevelId, Wait};
-pub use bandog_core::owner::{LocalOwner, Via};
+pub use bandog_core::owner::LocalOwner;
 
 pub use crate::handle::Handle;
 pub use crate::listen::{Filter, Listener};
@@ -56,8 +55,6 @@ pub enum Wish {
         name: Name,
         /// For whom; who may re-enter it.
         owner: LocalOwner,
-        /// Through which lock object.
-        via: Via,
         /// How long to wait.
         wait: Wait,
         /// A fixed lease, or `None` for the watchdog.
@@ -91,15 +88,6 @@ pub enum Release {
         name: Name,
         /// Who asks.
         owner: LocalOwner,
-    },
-    /// The caller's innermost level entered through this object, else the only one that was (leaving a block).
-    Entered {
-        /// Which lock.
-        name: Name,
-        /// Who asks.
-        owner: LocalOwner,
-        /// The object whose block is left.
-        via: Via,
     },
 }
 
@@ -145,13 +133,6 @@ pub enum Submitted {
 pub fn next_owner() -> LocalOwner {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     LocalOwner(NEXT.fetch_add(1, Relaxed))
-}
-
-/// A number for a lock object that this process never used before.
-#[must_use]
-pub fn next_via() -> Via {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    Via(NEXT.fetch_add(1, Relaxed))
 }
 
 /// This instant on the clock of [`HoldView::deadline`] and of the events.
@@ -238,6 +219,12 @@ pub fn count(client: &Client, name: &Name, owner: LocalOwner) -> u32 {
     client.shared().read(|engine, now| engine.count(now, name, owner))
 }
 
+/// What an owner is told who would leave what it never entered.
+#[must_use]
+pub fn stranger(client: &Client, name: &Name, owner: LocalOwner) -> Error {
+    client.shared().read(|engine, _| engine.stranger(name, owner))
+}
+
 /// Listens from now on. `wake` is called when the queue goes from empty to not empty, from the keeper's
 /// thread or the one whose call brought the event; it must not block. The listener ends when it is
 /// closed or dropped, and when the client is closed.
@@ -281,7 +268,7 @@ impl Wish {
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Acquire { name, .. }
-            | Self::Release(Release::Innermost { name, .. } | Release::Entered { name, .. })
+            | Self::Release(Release::Innermost { name, .. })
             | Self::ForceRelease(name)
             | Self::Status(name) => Some(name),
             Self::Release(Release::Handle(handle)) | Self::Extend { handle, .. } => Some(handle.name()),
@@ -319,7 +306,6 @@ impl Release {
         match self {
             Self::Handle(handle) => Target::Level(handle.hold(), handle.level()),
             Self::Innermost { name, owner } => Target::Innermost { name, owner },
-            Self::Entered { name, owner, via } => Target::Entered { name, owner, via },
         }
     }
 }

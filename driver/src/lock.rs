@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bandog_core::error::{Code, Error};
 use bandog_core::name::Name;
-use bandog_core::owner::{LocalOwner, Via};
+use bandog_core::owner::LocalOwner;
 use bandog_core::time::Millis;
 
 use crate::client::Client;
@@ -35,13 +35,12 @@ pub struct Lock {
     client: Client,
     name: Name,
     owner: LocalOwner,
-    via: Via,
     terms: Terms,
 }
 
 impl Lock {
     pub(crate) fn new(client: Client, name: Name) -> Self {
-        Self { client, name, owner: host::next_owner(), via: host::next_via(), terms: Terms::new() }
+        Self { client, name, owner: host::next_owner(), terms: Terms::new() }
     }
 
     /// How long [`Lock::acquire`] waits in all. Default: for ever.
@@ -234,14 +233,14 @@ impl Lock {
     }
 
     fn wish(&self, terms: Terms) -> Wish {
-        let (name, owner, via) = (self.name.clone(), self.owner, self.via);
+        let (name, owner) = (self.name.clone(), self.owner);
         let Terms { wait, lease } = terms.or(self.terms);
         let wait = wait.unwrap_or(Wait::Forever);
-        Wish::Acquire { name, owner, via, wait, lease, reenter: None }
+        Wish::Acquire { name, owner, wait, lease, reenter: None }
     }
 
     fn hold(&self, settled: Settled) -> Option<Hold> {
-        hold(&self.client, self.owner, self.via, settled)
+        hold(&self.client, self.owner, settled)
     }
 
     fn timeout(&self) -> Error {

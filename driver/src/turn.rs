@@ -170,10 +170,10 @@ impl Turn<'_> {
         let mut held = None;
         let handle = wish.handle().cloned();
         let op = match wish {
-            Wish::Acquire { name, owner, via, wait, lease, reenter } => {
+            Wish::Acquire { name, owner, wait, lease, reenter } => {
                 held = Some(name.clone());
                 let reenter = reenter.map(|handle| handle.hold());
-                engine.acquire(now, AcquireRequest { name, owner, via, wire, wait, lease, reenter })
+                engine.acquire(now, AcquireRequest { name, owner, wire, wait, lease, reenter })
             }
             Wish::Release(release) => engine.release(now, release.target(), wire),
             Wish::Extend { handle, lease } => engine.extend(now, handle.hold(), lease, wire),

@@ -131,7 +131,6 @@ fn an_interrupted_wait_leaves_nothing() {
     let wish = Wish::Acquire {
         name: client.name("order_lock").unwrap(),
         owner: host::next_owner(),
-        via: host::next_via(),
         wait: Wait::Forever,
         lease: None,
         reenter: None,
@@ -179,7 +178,6 @@ fn a_child_that_gives_its_parents_wait_up_touches_nothing_of_it() {
     let wish = Wish::Acquire {
         name: client.name("order_lock").unwrap(),
         owner: host::next_owner(),
-        via: host::next_via(),
         wait: Wait::Forever,
         lease: None,
         reenter: None,

@@ -94,7 +94,6 @@ fn l4_interrupted_calls_leave_nothing() {
                     let wish = Wish::Acquire {
                         name: client.name(&format!("n{}", at % 3)).unwrap(),
                         owner,
-                        via: host::next_via(),
                         wait: Wait::Forever,
                         lease: None,
                         reenter: None,

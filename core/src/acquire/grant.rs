@@ -57,7 +57,7 @@ impl Engine {
     pub fn claim(&mut self, now: Time, op: OpId) -> Claim {
         let client = self.client;
         let Some(acquire) = self.acquire_mut(op) else { return Claim::Gone };
-        let (name, owner, via) = (acquire.request.name.clone(), acquire.request.owner, acquire.request.via);
+        let (name, owner) = (acquire.request.name.clone(), acquire.request.owner);
         let wire = acquire.request.wire;
         let (state, hold, reentry, queued) = (acquire.state, acquire.hold, acquire.reentry, acquire.queued);
         match state {
@@ -86,7 +86,7 @@ impl Engine {
         let Some(hold) = self.holds.get_mut(id) else { return Claim::Gone };
         hold.op = None;
         hold.asked -= 1;
-        let level = hold.add_level(owner, via);
+        let level = hold.add_level(owner);
         let (number, count, until) = (hold.number, hold.levels.len() as u32, hold.sent + hold.lease);
         if queued {
             self.leave_queue(now, op, &name, Some(until));

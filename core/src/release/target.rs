@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::hold::Hold;
 use crate::io::{HoldId, LevelId, OpId, Target, Wire};
 use crate::name::Name;
-use crate::owner::Via;
+use crate::owner::LocalOwner;
 use crate::time::Time;
 
 /// Who asks by the lock and not by a handle must be who acquired it.
@@ -21,14 +21,7 @@ impl Engine {
                 .find_held(name, |hold| {
                     hold.levels.iter().rev().find(|level| level.owner == *owner).map(|level| level.id)
                 })
-                .ok_or_else(|| self.not_owner(name, *owner, STRANGER)),
-            Target::Entered { name, owner, via } => self
-                .find_held(name, |hold| {
-                    let mine = hold.levels.iter().rev().find(|level| level.owner == *owner && level.via == *via);
-                    mine.map(|level| level.id)
-                })
-                .or_else(|| self.only_level_through(name, *via))
-                .ok_or_else(|| self.not_owner(name, *owner, STRANGER)),
+                .ok_or_else(|| self.stranger(name, *owner)),
         };
         match found {
             Ok((hold, level)) => self.begin_release(now, hold, level, wire),
@@ -49,13 +42,9 @@ impl Engine {
             .find_map(|(id, hold)| pick(hold).map(|level| (id, level)))
     }
 
-    /// The one level that was entered through an object, if it is but one.
-    fn only_level_through(&self, name: &Name, via: Via) -> Option<(HoldId, LevelId)> {
-        let held = self.holds.of_name(name.as_str()).filter(|(_, hold)| !hold.dropped);
-        let mut found = held.flat_map(|(id, hold)| {
-            hold.levels.iter().filter(move |level| level.via == via).map(move |level| (id, level.id))
-        });
-        let only = found.next()?;
-        found.next().is_none().then_some(only)
+    /// What an owner is told who would release a lock of which it holds nothing.
+    #[must_use]
+    pub fn stranger(&self, name: &Name, owner: LocalOwner) -> Error {
+        self.not_owner(name, owner, STRANGER)
     }
 }

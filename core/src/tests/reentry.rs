@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::error::Code;
 use crate::event::LossReason;
 use crate::io::{AcquireRequest, Claim, Claimed, Outcome, Target, Wire};
-use crate::owner::{LocalOwner, Via};
+use crate::owner::LocalOwner;
 use crate::scripts::Script;
 use crate::time::Millis;
 
@@ -144,23 +144,6 @@ fn a_lost_hold_is_told_once_by_the_next_acquire() {
 }
 
 #[test]
-fn a_block_is_not_left_through_a_lost_hold_that_was_told() {
-    let mut w = World::new(1);
-    let lost = w.hold(0, ask(1));
-    w.delete();
-    w.live(10_000);
-    let op = w.acquire(0, ask(1));
-    assert_eq!(w.error(0, op).code(), Code::LockLost);
-    w.hold(0, ask(1));
-    // Its handle is still there; the block left by another is that of the fresh hold, the only one.
-    assert!(w.view(0, lost.hold).is_some());
-    let target = Target::Entered { name: name("n"), owner: LocalOwner(2), via: Via(1) };
-    let op = w.tell(0, |engine, now| engine.release(now, target, CALLER));
-    w.run();
-    assert_eq!(w.done(0, op), Some(Outcome::Released { left: 0 }));
-}
-
-#[test]
 fn the_longest_lease_stands() {
     let mut w = World::new(1);
     let _outer = w.hold(0, AcquireRequest { lease: Some(Millis(20_000)), ..ask(1) });
@@ -264,33 +247,6 @@ fn by_its_handle_another_owner_adds_a_level() {
     assert_eq!(w.freed(0, &held), Outcome::Released { left: 0 });
     let op = w.acquire(0, AcquireRequest { reenter: Some(held.hold), ..ask(2) });
     assert_eq!(w.error(0, op).code(), Code::NotOwner, "a released hold is not re-entered");
-    w.assert_clean();
-}
-
-#[test]
-fn a_block_releases_the_level_entered_through_its_object() {
-    let mut w = World::new(1);
-    let through = |via, owner| AcquireRequest { via: Via(via), ..ask(owner) };
-    let first = w.hold(0, through(7, 1));
-    let _second = w.hold(0, through(8, 1));
-    let third = w.hold(0, through(7, 1));
-    let leave = |w: &mut World, owner, via| {
-        let target = Target::Entered { name: name("n"), owner: LocalOwner(owner), via: Via(via) };
-        let op = w.tell(0, |engine, now| engine.release(now, target, CALLER));
-        w.run();
-        w.done(0, op).unwrap()
-    };
-    assert!(matches!(leave(&mut w, 2, 7), Outcome::Failed(error) if error.code() == Code::NotOwner), "two are there");
-    assert_eq!(leave(&mut w, 1, 7), Outcome::Released { left: 2 });
-    let op = w.release(0, &third);
-    assert_eq!(w.error(0, op).code(), Code::NotOwner, "the inner one went first");
-    // The innermost one by now is another object's.
-    assert_eq!(leave(&mut w, 1, 7), Outcome::Released { left: 1 });
-    let op = w.release(0, &first);
-    assert_eq!(w.error(0, op).code(), Code::NotOwner);
-    // The only level entered through an object may be left by anybody.
-    assert_eq!(leave(&mut w, 2, 8), Outcome::Released { left: 0 });
-    assert!(matches!(leave(&mut w, 1, 7), Outcome::Failed(error) if error.code() == Code::NotOwner));
     w.assert_clean();
 }
 

@@ -12,7 +12,7 @@ use crate::io::{
     AcquireRequest, Call, CallError, Claim, Claimed, HoldId, HoldView, OpId, Outcome, Push, Target, Value, Wait, Wire,
 };
 use crate::name::{Channel, Name};
-use crate::owner::{ClientId, LocalOwner, Via};
+use crate::owner::{ClientId, LocalOwner};
 use crate::scripts::Ask;
 use crate::time::{Millis, Time};
 
@@ -59,7 +59,6 @@ pub(super) fn ask(owner: u64) -> AcquireRequest {
     AcquireRequest {
         name: name("n"),
         owner: LocalOwner(owner),
-        via: Via(owner),
         wire: CALLER,
         wait: Wait::Forever,
         lease: None,

@@ -5,7 +5,7 @@ use bandog_core::Engine;
 use bandog_core::config::Config;
 use bandog_core::io::{AcquireRequest, Claim, Link, Outcome, Output, Target, Value, Wait, Wire};
 use bandog_core::name::Name;
-use bandog_core::owner::{ClientId, LocalOwner, Via};
+use bandog_core::owner::{ClientId, LocalOwner};
 use bandog_core::scripts::Ask;
 use bandog_core::time::{Millis, Time};
 
@@ -18,9 +18,9 @@ pub extern "C" fn probe() -> i32 {
     engine.handle_link(now, Link::Messages, true);
     let Ok(name) = Name::new("order_lock") else { return -1 };
     let wire = Wire(1);
-    let (owner, via) = (LocalOwner(1), Via(1));
+    let owner = LocalOwner(1);
     let op =
-        engine.acquire(now, AcquireRequest { name, owner, via, wire, wait: Wait::Forever, lease: None, reenter: None });
+        engine.acquire(now, AcquireRequest { name, owner, wire, wait: Wait::Forever, lease: None, reenter: None });
     let mut requests = 0;
     if !turn(&mut engine, now, &mut requests).contains(&Outcome::Granted) {
         return -2;
