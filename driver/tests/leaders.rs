@@ -88,8 +88,8 @@ impl Waiter {
 }
 
 fn acquire(name: bandog::Name) -> Wish {
-    let (owner, via) = (host::next_owner(), host::next_via());
-    Wish::Acquire { name, owner, via, wait: Wait::Forever, lease: None, reenter: None }
+    let owner = host::next_owner();
+    Wish::Acquire { name, owner, wait: Wait::Forever, lease: None, reenter: None }
 }
 
 /// The server stands still; `one` came first and reads for the others. Then it ends, and the server goes on.

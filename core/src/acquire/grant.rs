@@ -35,6 +35,7 @@ impl Engine {
             return self.reentry_lost(now, op, hold, LossReason::Expired);
         }
         record.server_count = count;
+        self.schedule(now, hold);
         self.on_turn(now, op);
         self.grant(now, op, "granted");
     }
@@ -42,7 +43,6 @@ impl Engine {
     /// Offers the grant to the caller, for no longer than a caller that runs needs to take it.
     pub(crate) fn grant(&mut self, now: Time, op: OpId, why: &'static str) {
         let Some(hold) = self.acquire_ref(op).and_then(|acquire| acquire.hold) else { return };
-        self.schedule(now, hold);
         let lease = self.holds.get(hold).map_or(Millis::ZERO, |hold| hold.lease);
         let timer = self.wheel.insert(now + Millis((lease.0 / 3).min(1000)), Timer::Step(slab::index(op)));
         if let Some(acquire) = self.acquire_mut(op) {

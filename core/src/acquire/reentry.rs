@@ -4,7 +4,7 @@
 //! waits like a stranger, until the first is claimed: then it re-enters, instead of waiting for itself.
 
 use super::State;
-use crate::config::check_lease;
+use crate::config::{check_lease, margin};
 use crate::engine::{Engine, closed, released};
 use crate::error::Error;
 use crate::event::LossReason;
@@ -50,7 +50,8 @@ impl Engine {
         let (lease, new) = (acquire.request.lease, acquire.state == State::New);
         let Some(hold) = self.holds.get_mut(id) else { return };
         hold.asked += 1;
-        let enough = lease.map_or(hold.watched, |lease| now + lease <= hold.sent + hold.lease);
+        // As long as the server's answer would make it: a margin grows with the lease that it is taken from.
+        let enough = lease.map_or(hold.watched, |lease| now + lease.saturating_sub(margin(lease)) <= hold.deadline());
         if local && enough {
             self.grant(now, op, "local re-entry");
         } else {

@@ -1,7 +1,7 @@
 //! Every arrow of every machine is taken by some scenario; and none that is not listed, which
 //! `arrows::take` sees to wherever a machine runs.
 
-use super::{acquire, cancel, close, links, reentry, release, road, together, turns, waiting, watchdog};
+use super::{acquire, cancel, close, links, local, reentry, release, road, together, turns, waiting, watchdog};
 use crate::arrows::taken::missing;
 
 #[test]
@@ -26,7 +26,7 @@ fn every_arrow_is_taken() {
         links::whatever_became_of_a_subscription_it_is_asked_for_again_with_the_link,
         links::wait_again_right_behind_the_last_waiter,
         reentry::a_reentry_never_takes_the_lock_anew,
-        reentry::local_reentry_sends_nothing,
+        local::local_reentry_sends_nothing,
         together::two_acquires_of_one_owner_at_once_reenter_locally_too,
         together::two_acquires_of_one_owner_at_once_share_the_hold,
         together::the_second_acquire_of_an_owner_reenters_wherever_it_was,

@@ -9,6 +9,7 @@ mod close;
 mod crossing;
 mod errands;
 mod links;
+mod local;
 mod network;
 mod random;
 mod reentry;

@@ -1,4 +1,4 @@
-//! Levels: absolute counts, local re-entry, two acquires of one owner at once.
+//! Levels: absolute counts, deadlines, handles.
 
 use super::world::*;
 use crate::config::Config;
@@ -9,7 +9,7 @@ use crate::owner::LocalOwner;
 use crate::scripts::Script;
 use crate::time::Millis;
 
-fn nested(w: &mut World, levels: usize) -> Vec<Claimed> {
+pub(super) fn nested(w: &mut World, levels: usize) -> Vec<Claimed> {
     (0..levels).map(|_| w.hold(0, ask(1))).collect()
 }
 
@@ -198,33 +198,6 @@ fn s1_a_fixed_lease_cuts_nothing_of_what_the_watchdog_set_last() {
     w.live(30_000);
     w.hold(0, AcquireRequest { lease: Some(Millis(1_000)), ..ask(1) });
     assert!(w.view(0, held.hold).unwrap().remaining < Millis(w.ttl()));
-}
-
-#[test]
-pub(super) fn local_reentry_sends_nothing() {
-    let mut w = World::with(1, Config { local_reentry: true, ..Config::default() });
-    let levels = nested(&mut w, 3);
-    assert_eq!((w.counts(), w.sent(0)), (vec![1], vec!["+1".to_owned()]));
-    assert_eq!(w.freed(0, &levels[1]), Outcome::Released { left: 2 });
-    // A level that asks for more time goes to the server.
-    let longer = w.hold(0, AcquireRequest { lease: Some(Millis(60_000)), ..ask(1) });
-    assert_eq!((w.counts(), w.ttl()), (vec![3], 60_000));
-    assert_eq!(w.freed(0, &longer), Outcome::Released { left: 2 });
-    assert_eq!(w.freed(0, &levels[2]), Outcome::Released { left: 1 });
-    assert_eq!(w.freed(0, &levels[0]), Outcome::Released { left: 0 });
-    assert_eq!(w.sent(0), ["+1", "+3", "-2", "-1", "-0"]);
-    w.assert_clean();
-}
-
-#[test]
-fn a_local_reentry_that_is_cancelled_sends_nothing() {
-    let mut w = World::with(1, Config { local_reentry: true, ..Config::default() });
-    let held = w.hold(0, ask(1));
-    let op = w.acquire(0, ask(1));
-    w.cancel(0, op);
-    assert_eq!(w.freed(0, &held), Outcome::Released { left: 0 });
-    assert_eq!(w.sent(0), ["+1", "-0"]);
-    w.assert_clean();
 }
 
 #[test]
