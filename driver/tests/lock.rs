@@ -192,7 +192,7 @@ fn l5_a_wait_is_total() {
         let error = if asynchronous { wait(lock.acquire()) } else { lock.acquire_blocking() }.unwrap_err();
         let took = start.elapsed();
         assert_eq!(error.code(), Code::Timeout);
-        assert!((millis(299)..millis(350)).contains(&took), "{took:?}");
+        assert!((millis(299)..millis(1000)).contains(&took), "{took:?}");
     }
     assert!(lock.try_acquire_blocking().unwrap().is_none());
     assert!(lock.try_acquire_for_blocking(millis(50)).unwrap().is_none());
