@@ -29,7 +29,11 @@ pub struct Options {
     tls: Option<TlsSettings>,
     config: Config,
     name_prefix: String,
+    glance: Duration,
 }
+
+/// How often the keeper looks whether a loop leaves replies unread.
+const GLANCE: Duration = Duration::from_millis(50);
 
 impl Options {
     /// Settings for the server of this URL: `redis://user:password@host:6379/0`, `rediss://` for TLS,
@@ -38,7 +42,8 @@ impl Options {
     /// # Errors
     /// `invalid_url`. The message says what is wrong and never quotes the URL.
     pub fn new(url: &str) -> Result<Self, Error> {
-        Ok(Self { server: Server::parse(url)?, tls: None, config: Config::default(), name_prefix: String::new() })
+        let (server, config) = (Server::parse(url)?, Config::default());
+        Ok(Self { server, tls: None, config, name_prefix: String::new(), glance: GLANCE })
     }
 
     /// The lease of a hold that is renewed for as long as it is held; every third of it. Default 30 s.
@@ -87,6 +92,14 @@ impl Options {
     #[must_use]
     pub fn name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.name_prefix = prefix.into();
+        self
+    }
+
+    /// For tests, to whose eyes the keeper's glances at the wires of loops would hide a lost wake.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn glance(mut self, span: Duration) -> Self {
+        self.glance = span;
         self
     }
 
@@ -149,6 +162,11 @@ impl Options {
             *slot = tls.clone();
         }
         server
+    }
+
+    /// How long a loop may leave replies unread.
+    pub(crate) fn patience(&self) -> Duration {
+        self.glance
     }
 
     /// What goes in front of every name.

@@ -51,9 +51,6 @@ impl<T: AsRawFd> AsRawFd for Borrowed<'_, T> {
     }
 }
 
-/// How often the keeper looks whether a loop leaves replies unread.
-const GLANCE: Duration = Duration::from_millis(50);
-
 /// Tends one road until it is retired.
 pub(super) async fn tend(shared: Arc<Shared>, road: Arc<Road>) {
     let road = &*road;
@@ -100,7 +97,7 @@ async fn glance(shared: &Shared, road: &Road, end: &LoopEnd) {
         }
         end.resting.store(false, SeqCst);
     }
-    let rung = timeout(GLANCE, road.bell.notified()).await.is_ok();
+    let rung = timeout(shared.options.patience(), road.bell.notified()).await.is_ok();
     if rung || road.tally().answered != before.answered {
         return;
     }
