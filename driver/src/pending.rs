@@ -46,14 +46,12 @@ impl Pending {
     /// The end of the wish; reads for it, if nobody else does.
     fn outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
         loop {
-            if let Some(outcome) = self.promise.take() {
+            // Before it may lead: whoever passes the lead on looks for the task here.
+            if let Poll::Ready(outcome) = self.promise.poll(context) {
                 return Poll::Ready(outcome);
             }
-            let came = self.place.as_mut().is_some_and(|place| place.serve(&self.shared, context));
-            if !came && let Poll::Ready(outcome) = self.promise.poll(context) {
-                return Poll::Ready(outcome);
-            }
-            if !came {
+            let again = self.place.as_mut().is_some_and(|place| place.serve(&self.shared, context));
+            if !again {
                 return Poll::Pending;
             }
         }

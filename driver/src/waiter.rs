@@ -41,10 +41,6 @@ pub(crate) struct Waiting {
 pub(crate) struct Promise(Mutex<(Option<Outcome>, Option<Waker>)>);
 
 impl Promise {
-    pub(crate) fn take(&self) -> Option<Outcome> {
-        lock(&self.0).0.take()
-    }
-
     pub(crate) fn is_ready(&self) -> bool {
         lock(&self.0).0.is_some()
     }
@@ -60,18 +56,23 @@ impl Promise {
         inner.1.take()
     }
 
+    /// Whom to wake, if anybody.
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        lock(&self.0).1.clone()
+    }
+
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Outcome> {
         let mut inner = lock(&self.0);
-        match inner.0.take() {
-            Some(outcome) => Poll::Ready(outcome),
-            None => {
-                match &mut inner.1 {
-                    Some(waker) => waker.clone_from(context.waker()),
-                    none => *none = Some(context.waker().clone()),
-                }
-                Poll::Pending
-            }
+        if let Some(outcome) = inner.0.take() {
+            return Poll::Ready(outcome);
         }
+        if !inner.1.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            let old = inner.1.replace(context.waker().clone());
+            // The last waker of a task may take the task with it, and futures of ours.
+            drop(inner);
+            drop(old);
+        }
+        Poll::Pending
     }
 }
 
