@@ -23,7 +23,11 @@ function warn(text) {
   process.emitWarning(text, 'BandogWarning')
 }
 
-const host = new native.Host(fail, tell, warn)
+// The end of a turn: what it had to say goes out in one write.
+const flush = () => host.flush()
+const later = () => process.nextTick(flush)
+
+const host = new native.Host({ fail, tell, warn, later })
 
 // A clean exit releases what is held, if the server answers at once. `exit` comes in every orderly end of a
 // process or worker; an environment that is torn down without it is cleaned up by the addon itself.

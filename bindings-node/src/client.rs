@@ -15,9 +15,10 @@ use napi_derive::napi;
 use crate::convert::{self, Asked};
 use crate::errors::Fail;
 use crate::events::{CAPACITY, Events};
-use crate::host::Loop;
 use crate::lock::Lock;
+use crate::looped::Loop;
 use crate::raw::Callback;
+use crate::wire::Wire;
 
 /// A client, shared by its JS object, its locks and its holds.
 pub(crate) struct ClientState {
@@ -25,7 +26,8 @@ pub(crate) struct ClientState {
     /// How long a close may take: one `opTimeout`.
     pub(crate) patience: Duration,
     pub(crate) looped: Rc<Loop>,
-    pub(crate) adopted: Cell<bool>,
+    /// Its way to the server, from its first wish until it is closed.
+    pub(crate) wire: RefCell<Option<Rc<Wire>>>,
     closed: Cell<bool>,
     losses: RefCell<Option<Losses>>,
     warnings: Option<Listener>,
@@ -60,7 +62,7 @@ impl ClientState {
             driver,
             patience,
             looped,
-            adopted: Cell::default(),
+            wire: RefCell::default(),
             closed: Cell::default(),
             losses: RefCell::default(),
         })
@@ -110,9 +112,9 @@ impl ClientState {
         // The borrow is over: listeners may call back.
         for Watched { handle, listeners } in told {
             let Err(error) = handle.check(&self.driver) else { continue };
-            let Ok(error) = self.looped.error(error.into()) else { continue };
+            let Ok(error) = self.looped.words.error(error.into()) else { continue };
             for listener in &listeners {
-                self.looped.tell(listener, error);
+                self.looped.words.tell(listener, error);
             }
         }
     }
@@ -121,7 +123,7 @@ impl ClientState {
     pub(crate) fn tell_warnings(&self) {
         while let Some(event) = self.warnings.as_ref().and_then(Listener::try_next) {
             if let Event::Warning { name, text } = event {
-                self.looped.warn(&name.map_or(text.clone(), |name| format!("lock {:?}: {text}", name.as_str())));
+                self.looped.words.warn(&name.map_or(text.clone(), |name| format!("lock {:?}: {text}", name.as_str())));
             }
         }
     }
@@ -160,7 +162,7 @@ impl Client {
             let name = self.state.driver.name(&convert::name(name)?)?;
             Ok(Lock::new(&self.state, name, Asked::read(&options, "lock", convert::LOCK)?))
         };
-        make().map_err(|fail| self.state.looped.thrown(fail))
+        make().map_err(|fail| self.state.looped.words.thrown(fail))
     }
 
     /// Everything that happens to the locks of this client, from this call on.

@@ -117,7 +117,7 @@ impl Events {
             let waker = client.looped.waker.clone();
             Ok(host::listen(&client.driver, filter, capacity, move || waker.wake())?)
         };
-        let listener = listen().map_err(|fail| client.looped.thrown(fail))?;
+        let listener = listen().map_err(|fail| client.looped.words.thrown(fail))?;
         let stream = Rc::new(Stream {
             client: Rc::clone(client),
             listener,

@@ -91,7 +91,7 @@ impl Hold {
     /// must not run without the lock.
     #[napi]
     pub fn check(&self) -> Result<()> {
-        self.handle.check(&self.client.driver).map_err(|error| self.client.looped.thrown(error.into()))
+        self.handle.check(&self.client.driver).map_err(|error| self.client.looped.words.thrown(error.into()))
     }
 
     /// Calls `listener` once with a `LockLost` when the lock ends although nobody released it, before anybody
@@ -104,7 +104,7 @@ impl Hold {
             }
             self.client.on_lost(&self.handle, Callback::keep(self.client.looped.env, listener.raw())?)
         };
-        watch().map_err(|fail| self.client.looped.thrown(fail))
+        watch().map_err(|fail| self.client.looped.words.thrown(fail))
     }
 
     /// Releases this level; the lock is free when it was the outermost.

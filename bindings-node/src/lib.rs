@@ -3,6 +3,7 @@
 // The exported items are documented for JS; this crate has no Rust users.
 #![allow(missing_docs, unreachable_pub, clippy::needless_pass_by_value)]
 
+mod cancel;
 mod client;
 mod convert;
 mod errors;
@@ -10,7 +11,11 @@ mod events;
 mod hold;
 mod host;
 mod lock;
+mod looped;
 mod owner;
 mod raw;
 mod settle;
+mod uv;
 mod waker;
+mod wire;
+mod words;

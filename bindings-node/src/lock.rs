@@ -8,10 +8,10 @@ use napi::Result;
 use napi::bindgen_prelude::{ClassInstance, PromiseRaw, Unknown};
 use napi_derive::napi;
 
+use crate::cancel::Cancel;
 use crate::client::ClientState;
 use crate::convert::{ACQUIRE, Asked};
 use crate::events::Events;
-use crate::host::Cancel;
 use crate::owner::{Owner, Scope};
 use crate::settle::{Busy, Kind};
 

@@ -1,6 +1,7 @@
 //! The few things of Node-API that the napi crate has no cheap word for: a promise settled later from the
 //! loop's own thread, and a JS function kept for later.
 
+use std::ffi::c_void;
 use std::ptr;
 
 use napi::{Env, Result, Status, sys};
@@ -58,11 +59,6 @@ impl Callback {
         check(status, "read a kept function")?;
         Ok(value)
     }
-
-    /// Calls it with `undefined` as `this`.
-    pub(crate) fn call(&self, arguments: &[sys::napi_value]) -> Result<sys::napi_value> {
-        call(self.env, self.value()?, arguments)
-    }
 }
 
 impl Drop for Callback {
@@ -96,4 +92,52 @@ pub(crate) fn call(env: Env, function: sys::napi_value, arguments: &[sys::napi_v
     };
     check(status, "call a function")?;
     Ok(result)
+}
+
+/// What the loop needs to run JS by itself, in a turn that Node did not open for us.
+pub(crate) struct Scopes(sys::napi_async_context);
+
+impl Scopes {
+    pub(crate) fn new(env: Env) -> Result<Self> {
+        let (name, mut context) = (value(env, "bandog")?, ptr::null_mut());
+        // SAFETY: the environment is running, the name is a live value, and Node makes the resource itself.
+        check(unsafe { sys::napi_async_init(env.raw(), ptr::null_mut(), name, &raw mut context) }, "begin to watch")?;
+        Ok(Self(context))
+    }
+
+    /// Runs `body`, then everything that it made ready: what was passed to `process.nextTick`, and the code that
+    /// waited for promises.
+    pub(crate) fn run(&self, env: Env, body: impl FnOnce()) {
+        let (mut handles, mut scope) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: this is the loop's thread; each scope that could be opened is closed, in reverse.
+        unsafe {
+            if sys::napi_open_handle_scope(env.raw(), &raw mut handles) != sys::Status::napi_ok {
+                return;
+            }
+            if sys::napi_open_callback_scope(env.raw(), ptr::null_mut(), self.0, &raw mut scope) == sys::Status::napi_ok
+            {
+                body();
+                sys::napi_close_callback_scope(env.raw(), scope);
+            }
+            sys::napi_close_handle_scope(env.raw(), handles);
+        }
+    }
+}
+
+/// Has `leave` called when the environment goes, which then waits until the hook given to it is removed.
+pub(crate) fn at_the_end(env: Env, leave: impl FnOnce(sys::napi_async_cleanup_hook_handle) + 'static) -> Result<()> {
+    type Leave = Box<dyn FnOnce(sys::napi_async_cleanup_hook_handle)>;
+    unsafe extern "C" fn go(hook: sys::napi_async_cleanup_hook_handle, leave: *mut c_void) {
+        // SAFETY: made below; Node calls this once.
+        let leave = unsafe { Box::from_raw(leave.cast::<Leave>()) };
+        leave(hook);
+    }
+    let leave: *mut Leave = Box::into_raw(Box::new(Box::new(leave)));
+    // SAFETY: the environment is running; `go` frees what it is given.
+    let status = unsafe { sys::napi_add_async_cleanup_hook(env.raw(), Some(go), leave.cast(), ptr::null_mut()) };
+    if status != sys::Status::napi_ok {
+        // SAFETY: Node did not take it.
+        drop(unsafe { Box::from_raw(leave) });
+    }
+    check(status, "wait for the end of the environment")
 }

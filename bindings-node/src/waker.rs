@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::{Env, JsValue, Result, Status, sys};
 
-use crate::host::Loop;
+use crate::looped::Loop;
 
 /// Wakes the loop from any thread. Safe to call after the environment has gone: then it does nothing.
 pub(crate) struct Waker {
