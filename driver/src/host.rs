@@ -33,6 +33,7 @@ use bandog_core::time::{Millis, Time};
 pub use bandog_core::io::{HoldId, HoldView, LevelId, Wait};
 pub use bandog_core::owner::LocalOwner;
 
+pub use crate::carried::{Carried, Place};
 pub use crate::handle::Handle;
 pub use crate::listen::{Filter, Listener};
 pub use crate::loop_wire::{LoopWire, Watched};

@@ -18,6 +18,7 @@
 //! taken over as it is, for what it guards is plain data and each hold keeps its own deadline.
 
 mod blocking;
+mod carried;
 mod client;
 mod clock;
 mod events;

@@ -4,28 +4,37 @@
 //! The keeper opens its connection, as it does for every wire, and reads it until the loop watches the
 //! descriptor. After that it only glances: a loop that is blocked, or gone, leaves replies unread, and what
 //! they say must not wait for it.
+//!
+//! A loop that cannot watch a descriptor carries the bytes itself (`carried.rs`). The keeper cannot glance at
+//! those: what a blocked loop leaves unread is unknown until `op_timeout` gives the connection up, as it is
+//! with every client that lives in its loop.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use bandog_core::error::Error;
 use bandog_core::io::Wire;
 
+use crate::carried::{Carried, Pipe};
 use crate::client::Client;
 use crate::fork;
 use crate::host::{Submitted, Wish};
 use crate::mailbox::{Mail, Mailbox};
 use crate::road::{Flow, Road};
+use crate::server::Address;
 use crate::shared::Shared;
 use crate::sys::Socket;
+use crate::waiter::lock;
 
 /// The loop's end of its road.
 pub(crate) struct LoopEnd {
     pub(crate) wire: Wire,
     /// Has the loop turn: there is a connection to watch, or bytes that the kernel did not take.
-    pub(crate) ring: Box<dyn Fn() + Send + Sync>,
+    pub(crate) ring: Arc<dyn Fn() + Send + Sync>,
+    /// The connection that the loop was asked for last, if it carries its bytes itself.
+    carried: Option<Mutex<Option<Carried>>>,
     /// The keeper sleeps until the next call.
     pub(crate) resting: AtomicBool,
     /// Calls wait for the end of the turn.
@@ -37,10 +46,11 @@ pub(crate) struct LoopEnd {
 }
 
 impl LoopEnd {
-    pub(crate) fn new(wire: Wire, ring: Box<dyn Fn() + Send + Sync>) -> Self {
+    pub(crate) fn new(wire: Wire, ring: Arc<dyn Fn() + Send + Sync>, carries: bool) -> Self {
         Self {
             wire,
             ring,
+            carried: carries.then(Mutex::default),
             resting: AtomicBool::new(false),
             later: AtomicBool::new(false),
             promised: AtomicBool::new(false),
@@ -71,13 +81,28 @@ impl LoopWire {
     /// # Errors
     /// `closed`; `unreachable` when the system refuses the keeper's thread.
     pub fn open(client: &Client, mailbox: &Arc<Mailbox>) -> Result<Self, Error> {
+        Self::made(client, mailbox, false)
+    }
+
+    /// The same for a loop that carries the bytes itself. In every turn, and after whatever it does with the
+    /// wire, it looks at [`LoopWire::carried`]: for a connection to be made, for bytes to be sent
+    /// ([`Carried::take`]), for the end of the one it serves. The mailbox's `wake` may then be called with
+    /// locks of the driver held.
+    ///
+    /// # Errors
+    /// As [`LoopWire::open`].
+    pub fn open_carried(client: &Client, mailbox: &Arc<Mailbox>) -> Result<Self, Error> {
+        Self::made(client, mailbox, true)
+    }
+
+    fn made(client: &Client, mailbox: &Arc<Mailbox>, carries: bool) -> Result<Self, Error> {
         mailbox.check_fork()?;
         let shared = client.shared();
         let ring = {
             let mailbox = mailbox.clone();
             move || mailbox.wake()
         };
-        let road = shared.open_loop(Box::new(ring))?;
+        let road = shared.open_loop(Arc::new(ring), carries)?;
         Ok(Self { shared: shared.clone(), road, mailbox: mailbox.clone() })
     }
 
@@ -89,6 +114,7 @@ impl LoopWire {
     pub fn submit(&self, wish: Wish, token: u64) -> Result<Submitted, Error> {
         self.check_fork()?;
         let wire = self.end().wire;
+        self.hush();
         self.shared.submit(wish, wire, &self.mailbox, token)
     }
 
@@ -103,6 +129,7 @@ impl LoopWire {
     pub fn flush(&self) {
         if self.check_fork().is_ok() {
             self.end().flushes();
+            self.hush();
             self.shared.flush(&self.road, true);
         }
     }
@@ -114,6 +141,7 @@ impl LoopWire {
             return Vec::new();
         }
         self.mailbox.hush();
+        self.hush();
         while self.shared.pump(&self.road, self.road.reader(), None) == Flow::More {}
         self.mailbox.drain()
     }
@@ -122,7 +150,7 @@ impl LoopWire {
     #[must_use]
     pub fn socket(&self) -> Option<Watched> {
         self.check_fork().ok()?;
-        let socket = self.road.seats.socket()?;
+        let socket = self.road.seats.socket().filter(|socket| socket.pipe().is_none())?;
         // The keeper, should it still wait for the same bytes, hears that it need not.
         self.road.seats.take(&socket).then(|| {
             self.road.bell.notify_one();
@@ -134,6 +162,12 @@ impl LoopWire {
     #[must_use]
     pub fn is_current(&self, watched: &Watched) -> bool {
         self.check_fork().is_ok() && self.road.seats.socket().is_some_and(|socket| Arc::ptr_eq(&socket, &watched.0))
+    }
+
+    /// The connection that the loop is to make, or carries. The last one that was asked for, be it over.
+    #[must_use]
+    pub fn carried(&self) -> Option<Carried> {
+        self.end().carried()
     }
 
     /// Whether bytes wait until the descriptor can be written; then [`LoopWire::flush`] is due.
@@ -151,6 +185,13 @@ impl LoopWire {
     fn end(&self) -> &LoopEnd {
         // Every road that this module opens has one.
         self.road.end.as_ref().unwrap_or_else(|| unreachable!("a loop's road without a loop"))
+    }
+
+    /// The loop's own calls need no ring.
+    fn hush(&self) {
+        if let Some(carried) = self.carried() {
+            carried.hush();
+        }
     }
 
     fn check_fork(&self) -> Result<(), Error> {
@@ -181,6 +222,25 @@ impl AsRawFd for Watched {
 }
 
 impl LoopEnd {
+    /// Whether the loop carries the bytes.
+    pub(crate) fn carries(&self) -> bool {
+        self.carried.is_some()
+    }
+
+    fn carried(&self) -> Option<Carried> {
+        lock(self.carried.as_ref()?).clone()
+    }
+
+    /// Asks the loop for a connection.
+    pub(crate) fn ask(&self, address: &Address) -> Socket {
+        let pipe = Pipe::new(address, self.ring.clone());
+        if let Some(carried) = &self.carried {
+            *lock(carried) = Some(pipe.host_end());
+        }
+        (self.ring)();
+        Socket::carried(pipe)
+    }
+
     /// Calls are left for the end of the turn.
     pub(crate) fn put_off(&self) {
         self.later.store(true, SeqCst);

@@ -184,7 +184,7 @@ impl RuntimeWire {
             move || Chair::ring(&chair)
         };
         // Refused: whoever asked will be told by its own call.
-        let road = shared.open_loop(Box::new(ring)).ok()?;
+        let road = shared.open_loop(Arc::new(ring), false).ok()?;
         Some(Arc::new(Self { road, runtime, chair, watch: OnceLock::new() }))
     }
 

@@ -157,9 +157,13 @@ impl Seats {
     /// There is a connection.
     pub(crate) fn came_up(&self, socket: Arc<Socket>, tally: impl Fn() -> Tally) -> Next {
         let mut inner = lock(&self.inner);
+        let carried = socket.pipe().is_some();
         inner.socket = Some(socket);
         if self.readers == Readers::Threads {
             inner.pass(tally())
+        } else if carried {
+            inner.leader = Leader::Loop;
+            Next::Loop
         } else {
             inner.leader = Leader::Keeper;
             Next::Keeper

@@ -255,9 +255,13 @@ impl Shared {
     }
 
     /// A road for one event loop. `ring` has that loop turn.
-    pub(crate) fn open_loop(self: &Arc<Self>, ring: Box<dyn Fn() + Send + Sync>) -> Result<Arc<Road>, Error> {
+    pub(crate) fn open_loop(
+        self: &Arc<Self>,
+        ring: Arc<dyn Fn() + Send + Sync>,
+        carries: bool,
+    ) -> Result<Arc<Road>, Error> {
         self.keeper.start(self)?;
-        let road = self.with(|turn| turn.add_loop(ring));
+        let road = self.with(|turn| turn.add_loop(ring, carries));
         self.keeper.tend(self, &road);
         Ok(road)
     }

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
+use crate::carried::Pipe;
 use crate::fork::Descriptor;
 
 /// How long [`Socket::receive`] waits, in microseconds: many times a reply's usual way, and short enough
@@ -11,7 +13,14 @@ const RECEIVE_MICROS: libc::suseconds_t = 5000;
 
 /// A connected socket. Everything but [`Socket::receive`] returns at once.
 #[derive(Debug)]
-pub(crate) struct Socket(Descriptor);
+pub(crate) struct Socket(End);
+
+#[derive(Debug)]
+enum End {
+    Kernel(Descriptor),
+    /// The host has the socket.
+    Host(Arc<Pipe>),
+}
 
 impl Socket {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
@@ -25,11 +34,26 @@ impl Socket {
         if flags < 0 || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self(Descriptor::new(fd)))
+        Ok(Self(End::Kernel(Descriptor::new(fd))))
+    }
+
+    pub(crate) fn carried(pipe: Arc<Pipe>) -> Self {
+        Self(End::Host(pipe))
+    }
+
+    /// Where its bytes wait, if the host carries them. Nobody can poll it then.
+    pub(crate) fn pipe(&self) -> Option<&Arc<Pipe>> {
+        match &self.0 {
+            End::Kernel(_) => None,
+            End::Host(pipe) => Some(pipe),
+        }
     }
 
     /// As `read(2)`; `WouldBlock` when there is nothing.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let End::Host(pipe) = &self.0 {
+            return pipe.read(buffer);
+        }
         retry(|| {
             // SAFETY: the buffer is live and as long as stated.
             unsafe { libc::recv(self.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) }
@@ -46,6 +70,9 @@ impl Socket {
 
     /// As `write(2)`, never raising SIGPIPE; `WouldBlock` when the kernel takes no more.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        if let End::Host(pipe) = &self.0 {
+            return pipe.write(bytes);
+        }
         #[cfg(target_os = "linux")]
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         #[cfg(not(target_os = "linux"))]
@@ -59,6 +86,9 @@ impl Socket {
     /// Ends the connection and wakes whoever polls the socket. With `abrupt`, what the kernel has not
     /// sent yet is thrown away when the last user lets go of the socket.
     pub(crate) fn end(&self, abrupt: bool) {
+        if let End::Host(pipe) = &self.0 {
+            return pipe.end(abrupt);
+        }
         let fd = self.as_raw_fd();
         if abrupt {
             // Refused only for a connection that is gone.
@@ -71,7 +101,18 @@ impl Socket {
 
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        match &self.0 {
+            End::Kernel(fd) => fd.as_raw_fd(),
+            End::Host(_) => -1,
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let End::Host(pipe) = &self.0 {
+            pipe.end(true);
+        }
     }
 }
 

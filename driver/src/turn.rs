@@ -114,10 +114,10 @@ impl Turn<'_> {
         tell(&mut self.state.engine, self.now)
     }
 
-    pub(crate) fn add_loop(&mut self, ring: Box<dyn Fn() + Send + Sync>) -> Arc<Road> {
+    pub(crate) fn add_loop(&mut self, ring: Arc<dyn Fn() + Send + Sync>, carries: bool) -> Arc<Road> {
         let wire = self.state.next_loop;
         self.state.next_loop = Wire(wire.0 + 1);
-        let road = Arc::new(Road::of_loop(LoopEnd::new(wire, ring)));
+        let road = Arc::new(Road::of_loop(LoopEnd::new(wire, ring, carries)));
         self.state.loops.insert(wire, road.clone());
         road
     }

@@ -59,7 +59,7 @@ pub(super) async fn tend(shared: Arc<Shared>, road: Arc<Road>) {
     while !road.is_retired() {
         if let Some(socket) = road.seats.keeper_leads(|| road.tally()) {
             serve(&shared, road, &socket).await;
-        } else if let (true, Some(end)) = (road.seats.is_up(), &road.end) {
+        } else if let (true, Some(end)) = (road.seats.is_up(), road.end.as_ref().filter(|end| !end.carries())) {
             glance(&shared, road, end).await;
         } else if road.seats.is_up() || !shared.wants(road) {
             road.bell.notified().await;
@@ -209,7 +209,11 @@ async fn open(shared: &Shared, road: &Road) -> Result<(Connection, Socket), Erro
     let role = if road.link == Some(Link::Messages) { Role::Messages } else { Role::Calls };
     let end = Instant::now() + limit;
     let attempt = async {
-        let socket = Socket::new(connect(&server, end).await?).map_err(|error| refused(&server, &error))?;
+        let socket = match road.end.as_ref().filter(|end| end.carries()) {
+            None => Socket::new(connect(&server, end).await?),
+            Some(host) => carry(host.ask(&server.address)).await,
+        };
+        let socket = socket.map_err(|error| refused(&server, &error))?;
         let mut connection = begin(shared, &server, role).await?;
         handshake(&server, &mut connection, &socket).await?;
         Ok((connection, socket))
@@ -257,6 +261,14 @@ async fn connect(server: &Server, end: Instant) -> Result<OwnedFd, Error> {
     }
 }
 
+/// The host connects.
+async fn carry(socket: Socket) -> io::Result<Socket> {
+    if let Some(pipe) = socket.pipe() {
+        pipe.opened().await?;
+    }
+    Ok(socket)
+}
+
 fn refused(server: &Server, error: &io::Error) -> Error {
     let text = format!("cannot reach {server} ({error}): check the address, and that the server is running");
     Error::new(Code::Unreachable, text)
@@ -276,14 +288,17 @@ async fn handshake(server: &Server, connection: &mut Connection, socket: &Socket
             format!("{server} ended the connection during the login ({why}): is it a Redis server?"),
         )
     };
-    let fd = watch(socket, Interest::READABLE | Interest::WRITABLE).map_err(|error| broken(&error))?;
+    let fd = match socket.pipe() {
+        None => Some(watch(socket, Interest::READABLE | Interest::WRITABLE).map_err(|error| broken(&error))?),
+        Some(_) => None,
+    };
     let mut buffer = [0; 4096];
     loop {
         while !connection.output().is_empty() {
             match socket.write(connection.output()) {
                 Ok(count) => connection.wrote(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    fd.writable().await.map_err(|error| broken(&error))?.clear_ready();
+                    ready(socket, fd.as_ref(), Interest::WRITABLE).await.map_err(|error| broken(&error))?;
                 }
                 Err(error) => return Err(broken(&error)),
             }
@@ -300,9 +315,19 @@ async fn handshake(server: &Server, connection: &mut Connection, socket: &Socket
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                fd.readable().await.map_err(|error| broken(&error))?.clear_ready();
+                ready(socket, fd.as_ref(), Interest::READABLE).await.map_err(|error| broken(&error))?;
             }
             Err(error) => return Err(broken(&error)),
         }
     }
+}
+
+/// Waits until it is worth another try.
+async fn ready<T: AsRawFd>(socket: &Socket, fd: Option<&AsyncFd<T>>, interest: Interest) -> io::Result<()> {
+    match (fd, socket.pipe()) {
+        (Some(fd), _) => fd.ready(interest).await?.clear_ready(),
+        (None, Some(pipe)) => pipe.news().await,
+        (None, None) => {}
+    }
+    Ok(())
 }
