@@ -21,7 +21,7 @@ const build = spawnSync(
 if (build.status !== 0) process.exit(build.status ?? 1)
 
 // Classes by which lib/ talks to the addon. They are not exported.
-const INTERNAL = ['Host', 'Cancel', 'Scope']
+const INTERNAL = ['Host', 'Cancel', 'Carrier', 'Scope']
 
 const generated = path.join(here, 'generated.d.ts')
 const classes = readFileSync(generated, 'utf8')

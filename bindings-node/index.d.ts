@@ -53,6 +53,16 @@ export interface AcquireOptions extends LockOptions {
  */
 export declare function connect(url?: string | null, options?: ConnectOptions): Client
 
+/**
+ * What carries the bytes between this environment and its servers, chosen when the library is loaded: `uv`, sockets of
+ * its own that node's event loop watches, or `socket`, those of `node:net`, where the loop is not libuv's (Bun, Deno).
+ * The environment variable `BANDOG_TRANSPORT` forces one of the two. TLS is the library's own with both.
+ *
+ * With `socket` an event loop that is blocked keeps the outcome of what it sent to itself; with `uv` a thread of the
+ * library looks. Locks that are held are renewed by that thread with either.
+ */
+export declare const transport: 'uv' | 'socket'
+
 /** How many events wait for a slow listener before the oldest are dropped and counted: a whole number. */
 export interface EventsOptions {
   /** Default 1,024. */

@@ -1,6 +1,7 @@
 'use strict'
 
 const native = require('./native.cjs')
+const { dial } = require('./carrier.cjs')
 const { fail } = require('./errors.cjs')
 
 // A listener that throws or rejects is reported once and harms nobody.
@@ -27,7 +28,10 @@ function warn(text) {
 const flush = () => host.flush()
 const later = () => process.nextTick(flush)
 
-const host = new native.Host({ fail, tell, warn, later })
+// These have functions of libuv's names that do not work.
+const stranger = Boolean(process.versions.bun || process.versions.deno)
+
+const host = new native.Host({ fail, tell, warn, later, dial }, process.env.BANDOG_TRANSPORT || undefined, stranger)
 
 // A clean exit releases what is held, if the server answers at once. `exit` comes in every orderly end of a
 // process or worker; an environment that is torn down without it is cleaned up by the addon itself.

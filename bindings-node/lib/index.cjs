@@ -37,4 +37,6 @@ Events.prototype[Symbol.asyncIterator] = function () {
   return this
 }
 
-module.exports = { connect, defaultClient, lock, locked, Client, Lock, Hold, Events, ...classes }
+const { transport } = host
+
+module.exports = { connect, defaultClient, lock, locked, transport, Client, Lock, Hold, Events, ...classes }

@@ -3,7 +3,7 @@
 import bandog from './index.cjs'
 
 export const {
-  connect, defaultClient, lock, locked, Client, Lock, Hold, Events,
+  connect, defaultClient, lock, locked, transport, Client, Lock, Hold, Events,
   LockError, LockTimeout, NotOwner, LockLost, ReleaseUnknown, NotReplicated, PermissionDenied, WrongType, ReadOnly,
   OutOfMemory, Unreachable, Protocol, ForkedHandle, Closed, InvalidName, InvalidLease, InvalidUrl, InvalidOption,
   BlockingInLoop,

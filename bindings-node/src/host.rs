@@ -2,16 +2,18 @@
 
 use std::rc::Rc;
 
-use bandog::Name;
+use bandog::{Code, Error, Name};
 use napi::bindgen_prelude::{Object, Unknown, retain_current_module_for_unload_safety};
 use napi::{Env, Result};
 use napi_derive::napi;
 
 use crate::client::{Client, ClientState};
 use crate::convert::{self, ACQUIRE, Asked};
+use crate::errors::Fail;
 use crate::looped::Loop;
 use crate::raw;
 use crate::uv::Uv;
+use crate::wire::Transport;
 use crate::words::Words;
 
 /// What ties the addon to one event loop. Made once by the JS entry point.
@@ -22,20 +24,39 @@ pub struct Host {
 
 #[napi]
 impl Host {
-    /// `words` are the JS functions that Rust calls.
+    /// `words` are the JS functions that Rust calls; `asked` is the transport that the environment asks for;
+    /// `stranger`: this is a runtime whose loop is not libuv's, whatever its symbols say.
     #[napi(constructor)]
-    pub fn new(env: Env, words: Object) -> Result<Self> {
+    pub fn new(env: Env, words: Object, asked: Option<String>, stranger: bool) -> Result<Self> {
         // Node unloads an addon with the last worker that used it, while a thread of ours may still be on its
         // way out.
         retain_current_module_for_unload_safety();
-        let uv = Uv::find(env).ok_or_else(|| napi::Error::from_reason("no uv"))?;
-        let looped = Loop::new(env, Words::new(env, &words)?, uv.clone())?;
+        let words = Words::new(env, &words)?;
+        let uv = if stranger { None } else { Uv::find(env) };
+        let transport = match (asked.as_deref(), uv) {
+            (None | Some("uv"), Some(uv)) => Transport::Uv(uv),
+            (None | Some("socket"), _) => Transport::Socket,
+            (Some("uv"), None) => return Err(words.thrown(refuse("the event loop of this runtime is not libuv's"))),
+            (Some(_), _) => return Err(words.thrown(refuse("it takes uv or socket"))),
+        };
+        let looped = Loop::new(env, words, transport)?;
         let last = Rc::clone(&looped);
-        raw::at_the_end(env, move |hook| {
-            last.shut();
-            uv.leave(hook);
-        })?;
+        if let Transport::Uv(uv) = looped.transport() {
+            let uv = Rc::clone(uv);
+            raw::at_the_end(env, move |hook| {
+                last.shut();
+                uv.leave(hook);
+            })?;
+        } else {
+            env.add_env_cleanup_hook((), move |()| last.shut())?;
+        }
         Ok(Self { looped })
+    }
+
+    /// What carries the bytes of every wire: `uv` or `socket`.
+    #[napi(getter)]
+    pub fn transport(&self) -> &'static str {
+        self.looped.transport().name()
     }
 
     /// A client. No I/O, no thread until it is used.
@@ -77,4 +98,9 @@ impl Host {
     pub fn leave(&self) {
         self.looped.leave();
     }
+}
+
+fn refuse(why: &str) -> Fail {
+    Error::new(Code::InvalidOption, format!("the environment variable BANDOG_TRANSPORT cannot be followed: {why}"))
+        .into()
 }

@@ -4,6 +4,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::needless_pass_by_value)]
 
 mod cancel;
+mod carrier;
 mod client;
 mod convert;
 mod errors;

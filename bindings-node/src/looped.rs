@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bandog::Error;
-use bandog::host::{self, LoopWire, Mail, Mailbox, News, Submitted, Ticket, Wish};
+use bandog::host::{self, Mail, Mailbox, News, Submitted, Ticket, Wish};
 use napi::bindgen_prelude::PromiseRaw;
 use napi::{Env, Result, sys};
 
@@ -18,9 +18,8 @@ use crate::errors::Fail;
 use crate::events::Stream;
 use crate::raw::{self, Deferred};
 use crate::settle::{Kind, Next};
-use crate::uv::Uv;
 use crate::waker::Waker;
-use crate::wire::Wire;
+use crate::wire::{Transport, Wire};
 use crate::words::Words;
 
 /// How long an exiting process waits for its releases to be answered, in all.
@@ -32,7 +31,7 @@ pub(crate) struct Loop {
     pub(crate) waker: Arc<Waker>,
     pub(crate) words: Words,
     this: Weak<Loop>,
-    uv: Rc<Uv>,
+    transport: Transport,
     scopes: raw::Scopes,
     mailbox: Arc<Mailbox>,
     tokens: Cell<u64>,
@@ -60,7 +59,7 @@ struct Pending {
 }
 
 impl Loop {
-    pub(crate) fn new(env: Env, words: Words, uv: Rc<Uv>) -> Result<Rc<Self>> {
+    pub(crate) fn new(env: Env, words: Words, transport: Transport) -> Result<Rc<Self>> {
         let waker = Waker::new();
         let wake = Arc::clone(&waker);
         let scopes = raw::Scopes::new(env)?;
@@ -69,7 +68,7 @@ impl Loop {
             waker,
             words,
             this: this.clone(),
-            uv,
+            transport,
             scopes,
             mailbox: Mailbox::new(move || wake.wake()),
             tokens: Cell::new(0),
@@ -100,7 +99,7 @@ impl Loop {
             Ok(stated) => stated,
             Err(error) => return self.refuse(kind.about(error).into()),
         };
-        if wire.driver.wants_flush() {
+        if wire.wants_flush() {
             self.flush_later(client);
         }
         let (deferred, promise) = Deferred::new(self.env)?;
@@ -144,7 +143,7 @@ impl Loop {
         if let Some(wire) = &*client.wire.borrow() {
             return Ok(wire.clone());
         }
-        let wire = Rc::new(Wire::uv(LoopWire::open(&client.driver, &self.mailbox)?, &self.uv));
+        let wire = Rc::new(Wire::open(&self.transport, &client.driver, &self.mailbox)?);
         *client.wire.borrow_mut() = Some(wire.clone());
         self.clients.borrow_mut().push(client.clone());
         Ok(wire)
@@ -152,7 +151,11 @@ impl Loop {
 
     /// Has what waits written at the end of this turn.
     fn flush_later(&self, client: &Rc<ClientState>) {
-        self.late.borrow_mut().push(client.clone());
+        let mut late = self.late.borrow_mut();
+        if !late.last().is_some_and(|last| Rc::ptr_eq(last, client)) {
+            late.push(client.clone());
+        }
+        drop(late);
         if !self.flushes.replace(true) && !self.words.later() {
             self.flush();
         }
@@ -163,8 +166,13 @@ impl Loop {
         self.flushes.set(false);
         let late = self.late.take();
         for wire in late.iter().filter_map(|client| client.wire.borrow().clone()) {
-            wire.driver.flush();
+            wire.flush(self.env);
         }
+    }
+
+    /// What carries the bytes.
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.transport
     }
 
     /// The wire of this client can be read, or written.
@@ -180,13 +188,36 @@ impl Loop {
         if !mail.is_empty() {
             // What the promises' own code says is written below, however many of them there are.
             self.flushes.set(true);
-            self.scopes.run(self.env, || {
-                self.tell_losses();
-                mail.into_iter().for_each(|mail| self.open(mail));
-            });
+            self.scopes.run(self.env, || self.open_all(mail));
             self.flush();
         }
-        wire.mend(&self.this, client);
+        self.mend(&wire, client);
+    }
+
+    /// The JS socket of this client's wire has news. Node runs what the promises make ready after this call.
+    pub(crate) fn heard(&self, client: &Rc<ClientState>) {
+        let Some(wire) = client.wire.borrow().clone() else { return };
+        if wire.driver.is_clogged() {
+            wire.driver.flush();
+        }
+        self.open_all(wire.driver.read());
+        self.mend(&wire, client);
+    }
+
+    fn mend(&self, wire: &Wire, client: &Rc<ClientState>) {
+        if let Some(this) = self.this.upgrade() {
+            wire.mend(&this, client);
+        }
+    }
+
+    /// Losses first, then every outcome.
+    fn open_all(&self, mail: Vec<Mail>) {
+        if !mail.is_empty() {
+            self.tell_losses();
+        }
+        for mail in mail {
+            self.open(mail);
+        }
     }
 
     /// One turn of the loop: losses first, then every outcome that came, then events.
@@ -198,7 +229,7 @@ impl Loop {
             client.tell_warnings();
             let wire = client.wire.borrow().clone();
             if let Some(wire) = wire {
-                wire.mend(&self.this, client);
+                self.mend(&wire, client);
             }
         }
         for mail in self.mailbox.drain() {
@@ -299,8 +330,14 @@ impl Loop {
             stream.pump();
             stream.end();
         }
-        client.wire.take();
+        self.close_wire(client);
         self.clients.borrow_mut().retain(|other| !Rc::ptr_eq(other, client));
+    }
+
+    fn close_wire(&self, client: &Rc<ClientState>) {
+        if let Some(wire) = client.wire.take() {
+            wire.close(self.env);
+        }
     }
 
     fn token(&self) -> u64 {
@@ -318,9 +355,9 @@ impl Loop {
     /// Releases what is held, as far as the server answers in time, and stops the threads.
     pub(crate) fn leave(&self) {
         let end = Instant::now() + EXIT_PATIENCE;
-        for client in self.clients.take() {
-            // Nobody reads it any more: what becomes of its calls is for the keeper to find out.
-            client.wire.take();
+        let clients = self.clients.take();
+        clients.iter().for_each(|client| self.close_wire(client));
+        for client in clients {
             host::close(&client.driver, end.saturating_duration_since(Instant::now()));
             client.forget_losses();
         }
@@ -330,6 +367,7 @@ impl Loop {
     pub(crate) fn shut(&self) {
         self.leave();
         self.waker.close();
+        self.late.take();
         self.pending.take();
         self.closing.take();
         self.streams.take();

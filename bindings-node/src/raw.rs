@@ -1,7 +1,7 @@
 //! The few things of Node-API that the napi crate has no cheap word for: a promise settled later from the
 //! loop's own thread, and a JS function kept for later.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr;
 
 use napi::{Env, Result, Status, sys};
@@ -81,6 +81,40 @@ pub(crate) fn undefined(env: Env) -> Result<sys::napi_value> {
 pub(crate) fn value<T: napi::bindgen_prelude::ToNapiValue>(env: Env, from: T) -> Result<sys::napi_value> {
     // SAFETY: the environment is running and this is its thread.
     unsafe { T::to_napi_value(env.raw(), from) }
+}
+
+/// A copy of bytes as a `Buffer`.
+pub(crate) fn buffer(env: Env, bytes: &[u8]) -> Result<sys::napi_value> {
+    let mut buffer = ptr::null_mut();
+    // SAFETY: the bytes are live and as many as stated; where the copy lies is of no interest.
+    let status = unsafe {
+        sys::napi_create_buffer_copy(env.raw(), bytes.len(), bytes.as_ptr().cast(), ptr::null_mut(), &raw mut buffer)
+    };
+    check(status, "make a buffer")?;
+    Ok(buffer)
+}
+
+/// Whether a value is `true`.
+pub(crate) fn boolean(env: Env, value: sys::napi_value) -> Result<bool> {
+    let mut boolean = false;
+    // SAFETY: the value belongs to the open handle scope.
+    check(unsafe { sys::napi_get_value_bool(env.raw(), value, &raw mut boolean) }, "read a boolean")?;
+    Ok(boolean)
+}
+
+/// Properties of an object.
+pub(crate) fn properties<const N: usize>(
+    env: Env,
+    object: sys::napi_value,
+    names: [&CStr; N],
+) -> Result<[sys::napi_value; N]> {
+    let mut values = [ptr::null_mut(); N];
+    for (name, value) in names.iter().zip(&mut values) {
+        // SAFETY: the object belongs to the open handle scope.
+        let status = unsafe { sys::napi_get_named_property(env.raw(), object, name.as_ptr(), &raw mut *value) };
+        check(status, "read a property")?;
+    }
+    Ok(values)
 }
 
 /// Calls a function with `undefined` as `this`.

@@ -86,7 +86,7 @@ impl Uv {
     /// Watches a descriptor for what comes to it. `None` when libuv refuses.
     pub(crate) fn watch(
         self: &Rc<Self>,
-        looped: Weak<Loop>,
+        looped: &Rc<Loop>,
         client: &Rc<ClientState>,
         watched: &Watched,
     ) -> Option<Poll> {
@@ -96,7 +96,7 @@ impl Uv {
             uv: self.clone(),
             memory: vec![0; size.div_ceil(size_of::<u128>())].into(),
             _watched: watched.clone(),
-            looped,
+            looped: Rc::downgrade(looped),
             client: Rc::downgrade(client),
         });
         let handle: Handle = shell.memory.as_mut_ptr().cast();

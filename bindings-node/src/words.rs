@@ -23,12 +23,20 @@ struct Kept {
     warn: Callback,
     /// `later()` has `Host.flush` called at the end of this turn.
     later: Callback,
+    /// `dial(carrier, host, port)` or `dial(carrier, path)` opens a socket: `{ send, end }`.
+    dial: Callback,
 }
 
 impl Words {
     pub(crate) fn new(env: Env, words: &Object) -> Result<Self> {
         let keep = |word: &str| Callback::keep(env, words.get_named_property_unchecked::<Unknown>(word)?.raw());
-        let kept = Kept { fail: keep("fail")?, tell: keep("tell")?, warn: keep("warn")?, later: keep("later")? };
+        let kept = Kept {
+            fail: keep("fail")?,
+            tell: keep("tell")?,
+            warn: keep("warn")?,
+            later: keep("later")?,
+            dial: keep("dial")?,
+        };
         Ok(Self { env, kept: RefCell::new(Some(kept)) })
     }
 
@@ -76,6 +84,12 @@ impl Words {
     /// Has `Host.flush` called at the end of this turn; `false` when nobody can.
     pub(crate) fn later(&self) -> bool {
         self.word(|kept| &kept.later).is_some_and(|later| raw::call(self.env, later, &[]).is_ok())
+    }
+
+    /// Opens a socket.
+    pub(crate) fn dial(&self, arguments: &[sys::napi_value]) -> Result<sys::napi_value> {
+        let dial = self.word(|kept| &kept.dial).ok_or_else(|| napi::Error::from_reason("the environment is gone"))?;
+        raw::call(self.env, dial, arguments)
     }
 
     /// The environment goes: nothing may be called from here on.

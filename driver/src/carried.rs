@@ -122,9 +122,15 @@ impl Carried {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The loop takes what is to be sent at the end of its turn: it need not be told.
+    /// The loop's own call begins: it need not be told to look at what comes of it.
     pub(crate) fn hush(&self) {
         lock(&self.0.inner).hushed = true;
+    }
+
+    /// The call ends. If there is nothing to be sent, the loop has no reason to look.
+    pub(crate) fn unhush(&self) {
+        let mut inner = lock(&self.0.inner);
+        inner.hushed = !inner.outbox.is_empty();
     }
 }
 

@@ -114,8 +114,7 @@ impl LoopWire {
     pub fn submit(&self, wish: Wish, token: u64) -> Result<Submitted, Error> {
         self.check_fork()?;
         let wire = self.end().wire;
-        self.hush();
-        self.shared.submit(wish, wire, &self.mailbox, token)
+        self.quietly(|| self.shared.submit(wish, wire, &self.mailbox, token))
     }
 
     /// Whether calls wait for a [`LoopWire::flush`] that nobody was asked for yet: whoever gets `true` sees to
@@ -129,8 +128,7 @@ impl LoopWire {
     pub fn flush(&self) {
         if self.check_fork().is_ok() {
             self.end().flushes();
-            self.hush();
-            self.shared.flush(&self.road, true);
+            self.quietly(|| self.shared.flush(&self.road, true));
         }
     }
 
@@ -141,8 +139,7 @@ impl LoopWire {
             return Vec::new();
         }
         self.mailbox.hush();
-        self.hush();
-        while self.shared.pump(&self.road, self.road.reader(), None) == Flow::More {}
+        self.quietly(|| while self.shared.pump(&self.road, self.road.reader(), None) == Flow::More {});
         self.mailbox.drain()
     }
 
@@ -187,11 +184,17 @@ impl LoopWire {
         self.road.end.as_ref().unwrap_or_else(|| unreachable!("a loop's road without a loop"))
     }
 
-    /// The loop's own calls need no ring.
-    fn hush(&self) {
-        if let Some(carried) = self.carried() {
+    /// What the loop's own calls give it to send needs no ring: it looks after each of them.
+    fn quietly<R>(&self, call: impl FnOnce() -> R) -> R {
+        let carried = self.carried();
+        if let Some(carried) = &carried {
             carried.hush();
         }
+        let result = call();
+        if let Some(carried) = &carried {
+            carried.unhush();
+        }
+        result
     }
 
     fn check_fork(&self) -> Result<(), Error> {
