@@ -80,7 +80,7 @@ impl Conveyor {
         if let Some(served) = served {
             let Some(abrupt) = served.carried.ended() else { return self.send(driver, looped.env) };
             self.0.take();
-            served.end(looped.env, abrupt);
+            looped.words.end(&served.end, abrupt);
         }
         let Some(carried) = driver.carried().filter(|carried| carried.ended().is_none()) else { return };
         match dial(&looped.words, looped, client, &carried) {
@@ -114,9 +114,9 @@ impl Conveyor {
     }
 
     /// The wire is of no use any more.
-    pub(crate) fn close(&self, env: Env) {
+    pub(crate) fn close(&self, words: &Words) {
         if let Some(served) = self.0.take() {
-            served.end(env, true);
+            words.end(&served.end, true);
         }
     }
 }
@@ -125,13 +125,6 @@ impl Served {
     fn send(&self, env: Env, bytes: &[u8]) -> Result<bool> {
         let more = raw::call(env, self.send.value()?, &[raw::buffer(env, bytes)?])?;
         raw::boolean(env, more)
-    }
-
-    fn end(&self, env: Env, abrupt: bool) {
-        if let (Ok(end), Ok(abrupt)) = (self.end.value(), raw::value(env, abrupt)) {
-            // Fails only where JS cannot run any more, and sockets end by themselves.
-            let _ = raw::call(env, end, &[abrupt]);
-        }
     }
 }
 

@@ -336,7 +336,7 @@ impl Loop {
 
     fn close_wire(&self, client: &Rc<ClientState>) {
         if let Some(wire) = client.wire.take() {
-            wire.close(self.env);
+            wire.close(&self.words);
         }
     }
 
@@ -363,14 +363,14 @@ impl Loop {
         }
     }
 
-    /// The environment goes: nothing may reach it from here on.
+    /// The environment goes: nothing may reach it from here on, and no JS runs any more.
     pub(crate) fn shut(&self) {
+        self.words.forget();
         self.leave();
         self.waker.close();
         self.late.take();
         self.pending.take();
         self.closing.take();
         self.streams.take();
-        self.words.forget();
     }
 }

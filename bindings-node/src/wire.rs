@@ -12,6 +12,7 @@ use crate::carrier::Conveyor;
 use crate::client::ClientState;
 use crate::looped::Loop;
 use crate::uv::{Poll, Uv};
+use crate::words::Words;
 
 /// What carries the bytes of every wire of an environment.
 pub(crate) enum Transport {
@@ -96,10 +97,10 @@ impl Wire {
     }
 
     /// Nothing is sent or read any more. What becomes of its calls is for the keeper to find out.
-    pub(crate) fn close(&self, env: Env) {
+    pub(crate) fn close(&self, words: &Words) {
         match &self.means {
             Means::Uv(_, slot) => drop(slot.take()),
-            Means::Socket(conveyor) => conveyor.close(env),
+            Means::Socket(conveyor) => conveyor.close(words),
         }
     }
 }

@@ -92,6 +92,16 @@ impl Words {
         raw::call(self.env, dial, arguments)
     }
 
+    /// Ends the socket that this function belongs to. Where no JS runs any more, sockets end by themselves.
+    pub(crate) fn end(&self, end: &Callback, abrupt: bool) {
+        if self.kept.borrow().is_none() {
+            return;
+        }
+        if let (Ok(end), Ok(abrupt)) = (end.value(), raw::value(self.env, abrupt)) {
+            let _ = raw::call(self.env, end, &[abrupt]);
+        }
+    }
+
     /// The environment goes: nothing may be called from here on.
     pub(crate) fn forget(&self) {
         self.kept.take();
