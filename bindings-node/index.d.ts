@@ -58,8 +58,9 @@ export declare function connect(url?: string | null, options?: ConnectOptions): 
  * its own that node's event loop watches, or `socket`, those of `node:net`, where the loop is not libuv's (Bun, Deno).
  * The environment variable `BANDOG_TRANSPORT` forces one of the two. TLS is the library's own with both.
  *
- * With `socket` an event loop that is blocked keeps the outcome of what it sent to itself; with `uv` a thread of the
- * library looks. Locks that are held are renewed by that thread with either.
+ * Locks that are held are renewed by a thread of the library with both. With `uv` that thread also sees a grant that a
+ * blocked event loop leaves unread, and gives it back after a second; with `socket` such a lock is taken until the loop
+ * turns again, or its lease ends.
  */
 export declare const transport: 'uv' | 'socket'
 

@@ -94,7 +94,7 @@ def lint() -> list[Step]:
 def tests() -> list[Step]:
     pytest = [str(VENV / "python"), "-m", "pytest", f"--junitxml={REPORTS / 'python.xml'}"]
     node = ["node", "--test", "--test-timeout=300000", "--test-reporter=spec", "--test-reporter-destination=stdout"]
-    node += ["--test-reporter=junit", f"--test-reporter-destination={REPORTS / 'node.xml'}"]
+    node += ["--test-reporter=junit"]
     suites = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "node").glob("*.test.mjs"))
     return [
         Step(
@@ -108,7 +108,16 @@ def tests() -> list[Step]:
             counted=cargo_count,
         ),
         Step("Python", pytest, counted=junit_count("python"), beside=True),
-        Step("Node", [*node, *suites], counted=junit_count("node")),
+        # Once with each transport: node's own loop, and JS sockets, as Bun and Deno have it.
+        *(
+            Step(
+                f"Node, {transport}",
+                [*node, f"--test-reporter-destination={REPORTS / f'node-{transport}.xml'}", *suites],
+                (("BANDOG_TRANSPORT", transport),),
+                counted=junit_count(f"node-{transport}"),
+            )
+            for transport in ("uv", "socket")
+        ),
     ]
 
 

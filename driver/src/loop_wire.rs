@@ -6,8 +6,8 @@
 //! they say must not wait for it.
 //!
 //! A loop that cannot watch a descriptor carries the bytes itself (`carried.rs`). The keeper cannot glance at
-//! those: what a blocked loop leaves unread is unknown until `op_timeout` gives the connection up, as it is
-//! with every client that lives in its loop.
+//! those: a lock whose grant a blocked loop leaves unread is taken until the loop turns, or the lease ends, as
+//! with every client that lives in its loop. What is held is renewed by the keeper as ever.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};

@@ -2,7 +2,7 @@
 import {
   BlockingInLoop, Client, Closed, Events, ForkedHandle, Hold, InvalidLease, InvalidName, InvalidOption, InvalidUrl, Lock,
   LockError, LockLost, LockTimeout, NotOwner, NotReplicated, OutOfMemory, PermissionDenied, Protocol, ReadOnly,
-  ReleaseUnknown, Unreachable, WrongType, connect, defaultClient, lock, locked,
+  ReleaseUnknown, Unreachable, WrongType, connect, defaultClient, lock, locked, transport,
 } from 'bandog'
 import bandog from 'bandog'
 import type {
@@ -19,6 +19,7 @@ const asked: AcquireOptions = { ...defaults, signal: AbortSignal.timeout(100) }
 export async function everything(): Promise<void> {
   await using client: Client = connect('redis://127.0.0.1:6379', options)
   connect()
+  transport satisfies 'uv' | 'socket'
   connect(null)
   const order: Lock = client.lock('order_lock', defaults)
   const name: string = order.name
