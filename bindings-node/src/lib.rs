@@ -16,6 +16,7 @@ mod looped;
 mod owner;
 mod raw;
 mod settle;
+mod slots;
 mod uv;
 mod waker;
 mod wire;

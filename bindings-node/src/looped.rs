@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bandog::Error;
-use bandog::host::{self, Mail, Mailbox, News, Submitted, Ticket, Wish};
+use bandog::host::{self, Mail, Mailbox, Submitted, Ticket, Wish};
 use napi::bindgen_prelude::PromiseRaw;
 use napi::{Env, Result, sys};
 
@@ -18,12 +18,16 @@ use crate::errors::Fail;
 use crate::events::Stream;
 use crate::raw::{self, Deferred};
 use crate::settle::{Kind, Next};
+use crate::slots::Slots;
 use crate::waker::Waker;
 use crate::wire::{Transport, Wire};
 use crate::words::Words;
 
 /// How long an exiting process waits for its releases to be answered, in all.
 const EXIT_PATIENCE: Duration = Duration::from_millis(200);
+
+/// So many promises are settled before the code that waits for them runs.
+const AT_A_TIME: usize = 32;
 
 /// What one environment (the main thread or a worker) has under way. Lives in the loop's thread only.
 pub(crate) struct Loop {
@@ -34,8 +38,7 @@ pub(crate) struct Loop {
     transport: Transport,
     scopes: raw::Scopes,
     mailbox: Arc<Mailbox>,
-    tokens: Cell<u64>,
-    pending: RefCell<HashMap<u64, Pending>>,
+    pending: RefCell<Slots<Pending>>,
     /// Clients whose calls wait for the end of the turn.
     late: RefCell<Vec<Rc<ClientState>>>,
     /// What is late is written without anybody's being asked for it.
@@ -43,6 +46,7 @@ pub(crate) struct Loop {
     /// Clients that are being closed, and which of them are by now.
     closing: RefCell<HashMap<u64, (Rc<ClientState>, Deferred)>>,
     closed: Arc<Mutex<Vec<u64>>>,
+    closes: Cell<u64>,
     /// What keeps the process alive: promises of I/O, and events that somebody awaits.
     wanted: Cell<usize>,
     /// Clients that were used and not closed, strongly: a lock held is not lost because its client object is.
@@ -71,8 +75,8 @@ impl Loop {
             transport,
             scopes,
             mailbox: Mailbox::new(move || wake.wake()),
-            tokens: Cell::new(0),
-            pending: RefCell::default(),
+            closes: Cell::new(0),
+            pending: RefCell::new(Slots::new()),
             late: RefCell::default(),
             flushes: Cell::new(false),
             closing: RefCell::default(),
@@ -93,11 +97,14 @@ impl Loop {
         kind: Kind,
         cancel: Option<&Cancel>,
     ) -> Result<PromiseRaw<'static, ()>> {
-        let token = self.token();
+        let token = self.pending.borrow_mut().reserve();
         let stated = self.wire(client).and_then(|wire| wire.driver.submit(wish, token).map(|stated| (wire, stated)));
         let (wire, stated) = match stated {
             Ok(stated) => stated,
-            Err(error) => return self.refuse(kind.about(error).into()),
+            Err(error) => {
+                self.pending.borrow_mut().free(token);
+                return self.refuse(kind.about(error).into());
+            }
         };
         if wire.wants_flush() {
             self.flush_later(client);
@@ -108,22 +115,20 @@ impl Loop {
             Submitted::Waiting(ticket) => (ticket, None),
             Submitted::Answered(ticket, answer) => (ticket, Some(answer)),
         };
-        let pending = Pending { client: client.clone(), ticket, deferred, kind };
-        if let Some(pending) = match answer {
-            Some(answer) => self.settle(pending, answer),
-            None => Some(pending),
-        } {
-            self.pending.borrow_mut().insert(token, pending);
-            if let Some(cancel) = cancel {
-                cancel.token.set(Some(token));
-            }
+        self.pending.borrow_mut().put(token, Pending { client: client.clone(), ticket, deferred, kind });
+        if let Some(cancel) = cancel {
+            cancel.token.set(Some(token));
+        }
+        if let Some(answer) = answer {
+            self.open(Mail { token, result: answer });
         }
         Ok(PromiseRaw::new(self.env.raw(), promise))
     }
 
     /// Withdraws a wish and rejects its promise. Does nothing when that is settled.
     pub(crate) fn cancel(&self, token: u64, reason: sys::napi_value) -> Result<()> {
-        let Some(pending) = self.pending.borrow_mut().remove(&token) else { return Ok(()) };
+        let Some(pending) = self.take(token) else { return Ok(()) };
+        self.pending.borrow_mut().free(token);
         host::cancel(&pending.client.driver, &pending.ticket);
         let settled = pending.deferred.settle(self.env, Err(reason));
         self.unwant();
@@ -188,7 +193,11 @@ impl Loop {
         if !mail.is_empty() {
             // What the promises' own code says is written below, however many of them there are.
             self.flushes.set(true);
-            self.scopes.run(self.env, || self.open_all(mail));
+            // Not all at once: what a promise's code makes of its lock is best done while that is still at hand.
+            let mut mail = mail.into_iter();
+            while mail.len() > 0 {
+                self.scopes.run(self.env, || self.open_all(mail.by_ref().take(AT_A_TIME)));
+            }
             self.flush();
         }
         self.mend(&wire, client);
@@ -200,7 +209,7 @@ impl Loop {
         if wire.driver.is_clogged() {
             wire.driver.flush();
         }
-        self.open_all(wire.driver.read());
+        self.open_all(wire.driver.read().into_iter());
         self.mend(&wire, client);
     }
 
@@ -211,10 +220,8 @@ impl Loop {
     }
 
     /// Losses first, then every outcome.
-    fn open_all(&self, mail: Vec<Mail>) {
-        if !mail.is_empty() {
-            self.tell_losses();
-        }
+    fn open_all(&self, mail: impl Iterator<Item = Mail>) {
+        self.tell_losses();
         for mail in mail {
             self.open(mail);
         }
@@ -258,27 +265,26 @@ impl Loop {
         }
     }
 
-    fn open(&self, mail: Mail) {
-        let pending = self.pending.borrow_mut().remove(&mail.token);
-        if let Some(pending) = pending.and_then(|pending| self.settle(pending, mail.result)) {
-            self.pending.borrow_mut().insert(mail.token, pending);
-        }
-    }
-
-    /// Settles a promise; gives back what goes on waiting.
-    fn settle(&self, pending: Pending, answer: std::result::Result<News, Error>) -> Option<Pending> {
-        let Pending { client, ticket, deferred, kind } = pending;
-        let result = match kind.finish(self.env, &client, &ticket, answer) {
-            Next::Wait(kind) => return Some(Pending { client, ticket, deferred, kind }),
+    /// Settles the promise that a letter is about, or goes on waiting.
+    fn open(&self, Mail { token, result }: Mail) {
+        let Some(Pending { client, ticket, deferred, kind }) = self.take(token) else { return };
+        let result = match kind.finish(self.env, &client, &ticket, result) {
+            Next::Wait(kind) => {
+                return self.pending.borrow_mut().put(token, Pending { client, ticket, deferred, kind });
+            }
             Next::Done(Ok(value)) => Some(Ok(value)),
             Next::Done(Err(fail)) => self.words.rejection(fail).ok().map(Err),
         };
+        self.pending.borrow_mut().free(token);
         if let Some(result) = result {
             // Fails only while the environment is being torn down, when nobody waits any more.
             let _ = deferred.settle(self.env, result);
         }
         self.unwant();
-        None
+    }
+
+    fn take(&self, token: u64) -> Option<Pending> {
+        self.pending.borrow_mut().take(token)
     }
 
     /// Something is under way that the process must wait for.
@@ -300,7 +306,7 @@ impl Loop {
     /// Closes a client. That waits for the server, so a thread of its own does it: those of libuv are few.
     pub(crate) fn close(&self, client: &Rc<ClientState>) -> Result<PromiseRaw<'static, ()>> {
         let (deferred, promise) = Deferred::new(self.env)?;
-        let token = self.token();
+        let token = self.closes.replace(self.closes.get() + 1);
         self.closing.borrow_mut().insert(token, (Rc::clone(client), deferred));
         self.want();
         let (driver, patience) = (client.driver.clone(), client.patience);
@@ -340,10 +346,6 @@ impl Loop {
         }
     }
 
-    fn token(&self) -> u64 {
-        self.tokens.replace(self.tokens.get() + 1)
-    }
-
     pub(crate) fn attend(&self, stream: &Rc<Stream>) {
         self.streams.borrow_mut().push(Rc::clone(stream));
     }
@@ -369,7 +371,7 @@ impl Loop {
         self.leave();
         self.waker.close();
         self.late.take();
-        self.pending.take();
+        self.pending.replace(Slots::new());
         self.closing.take();
         self.streams.take();
     }

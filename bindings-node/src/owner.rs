@@ -18,6 +18,7 @@ pub(crate) struct Owner {
     /// Whether an acquire inside the scope re-enters. Never for a bare acquire, whose owner no one can name.
     open: Cell<bool>,
     ended: Cell<bool>,
+    scoped: Cell<bool>,
 }
 
 impl Owner {
@@ -29,6 +30,7 @@ impl Owner {
             id: host::next_owner(),
             open: Cell::new(false),
             ended: Cell::new(false),
+            scoped: Cell::new(false),
         })
     }
 
@@ -47,6 +49,13 @@ impl Owner {
     pub(crate) fn leaving(&self) {
         if self.open.get() && self.count() <= 1 {
             self.open.set(false);
+        }
+    }
+
+    /// Its last level was released. Nobody can name a bare owner again, so there is nothing more to say of it.
+    pub(crate) fn released(&self) {
+        if self.scoped.get() {
+            self.gone();
         }
     }
 
@@ -71,6 +80,7 @@ impl Scope {
     pub fn new(lock: &Lock) -> Self {
         let owner = Owner::bare(&lock.client, &lock.name);
         owner.open.set(true);
+        owner.scoped.set(true);
         Self { owner }
     }
 

@@ -79,7 +79,7 @@ impl Kind {
             (Ok(News::Ended(Settled::Released { left })), Self::Release(owner)) => {
                 client.sweep_losses();
                 if let (0, Some(owner)) = (left, owner) {
-                    owner.gone();
+                    owner.released();
                 }
                 Ok(raw::undefined(env))
             }
