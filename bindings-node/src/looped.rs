@@ -26,9 +26,6 @@ use crate::words::Words;
 /// How long an exiting process waits for its releases to be answered, in all.
 const EXIT_PATIENCE: Duration = Duration::from_millis(200);
 
-/// So many promises are settled before the code that waits for them runs.
-const AT_A_TIME: usize = 32;
-
 /// What one environment (the main thread or a worker) has under way. Lives in the loop's thread only.
 pub(crate) struct Loop {
     pub(crate) env: Env,
@@ -39,6 +36,8 @@ pub(crate) struct Loop {
     scopes: raw::Scopes,
     mailbox: Arc<Mailbox>,
     pending: RefCell<Slots<Pending>>,
+    /// Where the mail of a batch is put, to use its memory again.
+    letters: RefCell<Vec<Mail>>,
     /// Clients whose calls wait for the end of the turn.
     late: RefCell<Vec<Rc<ClientState>>>,
     /// What is late is written without anybody's being asked for it.
@@ -77,6 +76,7 @@ impl Loop {
             mailbox: Mailbox::new(move || wake.wake()),
             closes: Cell::new(0),
             pending: RefCell::new(Slots::new()),
+            letters: RefCell::default(),
             late: RefCell::default(),
             flushes: Cell::new(false),
             closing: RefCell::default(),
@@ -189,17 +189,17 @@ impl Loop {
         if room {
             wire.driver.flush();
         }
-        let mail = wire.driver.read();
-        if !mail.is_empty() {
+        let mut letters = self.letters.take();
+        wire.driver.read_into(&mut letters);
+        if !letters.is_empty() {
             // What the promises' own code says is written below, however many of them there are.
             self.flushes.set(true);
-            // Not all at once: what a promise's code makes of its lock is best done while that is still at hand.
-            let mut mail = mail.into_iter();
-            while mail.len() > 0 {
-                self.scopes.run(self.env, || self.open_all(mail.by_ref().take(AT_A_TIME)));
-            }
+            self.scopes.run(self.env, || self.open_all(letters.drain(..)));
             self.flush();
         }
+        // Left over where no JS can run any more, and nobody waits for them.
+        letters.clear();
+        self.letters.replace(letters);
         self.mend(&wire, client);
     }
 

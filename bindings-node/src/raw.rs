@@ -140,7 +140,7 @@ impl Scopes {
     }
 
     /// Runs `body`, then everything that it made ready: what was passed to `process.nextTick`, and the code that
-    /// waited for promises.
+    /// waited for promises. Does nothing when no JS can run any more.
     pub(crate) fn run(&self, env: Env, body: impl FnOnce()) {
         let (mut handles, mut scope) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: this is the loop's thread; each scope that could be opened is closed, in reverse.
@@ -148,8 +148,8 @@ impl Scopes {
             if sys::napi_open_handle_scope(env.raw(), &raw mut handles) != sys::Status::napi_ok {
                 return;
             }
-            if sys::napi_open_callback_scope(env.raw(), ptr::null_mut(), self.0, &raw mut scope) == sys::Status::napi_ok
-            {
+            let opened = sys::napi_open_callback_scope(env.raw(), ptr::null_mut(), self.0, &raw mut scope);
+            if opened == sys::Status::napi_ok {
                 body();
                 sys::napi_close_callback_scope(env.raw(), scope);
             }

@@ -135,12 +135,18 @@ impl LoopWire {
     /// Reads what came, reports it, and gives everything that is in the mailbox now.
     #[must_use]
     pub fn read(&self) -> Vec<Mail> {
-        if self.check_fork().is_err() {
-            return Vec::new();
+        let mut mails = Vec::new();
+        self.read_into(&mut mails);
+        mails
+    }
+
+    /// The same, appended to `mails`.
+    pub fn read_into(&self, mails: &mut Vec<Mail>) {
+        if self.check_fork().is_ok() {
+            self.mailbox.hush();
+            self.quietly(|| while self.shared.pump(&self.road, self.road.reader(), None) == Flow::More {});
+            self.mailbox.drain_into(mails);
         }
-        self.mailbox.hush();
-        self.quietly(|| while self.shared.pump(&self.road, self.road.reader(), None) == Flow::More {});
-        self.mailbox.drain()
     }
 
     /// The descriptor to watch for reading, if there is a connection. From this call on the loop reads it.
