@@ -111,16 +111,14 @@ impl Loop {
         }
         let (deferred, promise) = Deferred::new(self.env)?;
         self.want();
-        let (ticket, answer) = match stated {
-            Submitted::Waiting(ticket) => (ticket, None),
-            Submitted::Answered(ticket, answer) => (ticket, Some(answer)),
-        };
-        self.pending.borrow_mut().put(token, Pending { client: client.clone(), ticket, deferred, kind });
-        if let Some(cancel) = cancel {
-            cancel.token.set(Some(token));
-        }
-        if let Some(answer) = answer {
-            self.open(Mail { token, result: answer });
+        match stated {
+            Submitted::Waiting(ticket) => {
+                self.pending.borrow_mut().put(token, Pending { client: client.clone(), ticket, deferred, kind });
+                if let Some(cancel) = cancel {
+                    cancel.token.set(Some(token));
+                }
+            }
+            Submitted::Ended(result) => self.settle(token, deferred, kind.end(self.env, client, result)),
         }
         Ok(PromiseRaw::new(self.env.raw(), promise))
     }
@@ -268,12 +266,17 @@ impl Loop {
     /// Settles the promise that a letter is about, or goes on waiting.
     fn open(&self, Mail { token, result }: Mail) {
         let Some(Pending { client, ticket, deferred, kind }) = self.take(token) else { return };
-        let result = match kind.finish(self.env, &client, &ticket, result) {
-            Next::Wait(kind) => {
-                return self.pending.borrow_mut().put(token, Pending { client, ticket, deferred, kind });
-            }
-            Next::Done(Ok(value)) => Some(Ok(value)),
-            Next::Done(Err(fail)) => self.words.rejection(fail).ok().map(Err),
+        match kind.finish(self.env, &client, &ticket, result) {
+            Next::Wait(kind) => self.pending.borrow_mut().put(token, Pending { client, ticket, deferred, kind }),
+            Next::Done(result) => self.settle(token, deferred, result),
+        }
+    }
+
+    /// Settles a promise, which is waited for no longer.
+    fn settle(&self, token: u64, deferred: Deferred, result: std::result::Result<sys::napi_value, Fail>) {
+        let result = match result {
+            Ok(value) => Some(Ok(value)),
+            Err(fail) => self.words.rejection(fail).ok().map(Err),
         };
         self.pending.borrow_mut().free(token);
         if let Some(result) = result {

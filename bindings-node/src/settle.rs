@@ -61,44 +61,60 @@ impl Kind {
         ticket: &Ticket,
         result: Result<News, Error>,
     ) -> Next {
-        let result = result.map_err(|error| self.about(error));
-        let settled = match (result, self) {
-            (Ok(News::Granted), Self::Acquire { owner, busy }) => match host::claim(&client.driver, ticket) {
-                Ok(Some(handle)) => {
-                    return Next::Done(raw::value(env, Hold::new(client, handle, owner)).map_err(Fail::from));
-                }
-                Ok(None) => return Next::Wait(Self::Acquire { owner, busy }),
+        let result = match result {
+            Ok(News::Granted) => match host::claim(&client.driver, ticket) {
+                Ok(Some(handle)) => Ok(Settled::Held(handle)),
+                Ok(None) => return Next::Wait(self),
                 Err(error) => Err(error),
             },
-            (Ok(News::Ended(Settled::Busy)), Self::Acquire { busy: Busy::Null, .. }) => Ok(raw::value(env, Null)),
-            (Ok(News::Ended(Settled::Busy)), Self::Acquire { busy: Busy::Reject(name), .. }) => Err(Error::new(
-                Code::Timeout,
-                "another still holds it at the end of the wait: wait longer, or do without it",
-            )
-            .of(&name)),
-            (Ok(News::Ended(Settled::Released { left })), Self::Release(owner)) => {
+            Ok(News::Ended(settled)) => Ok(settled),
+            Err(error) => Err(error),
+        };
+        Next::Done(self.end(env, client, result))
+    }
+
+    /// The value for the end of a wish.
+    pub(crate) fn end(
+        self,
+        env: Env,
+        client: &Rc<ClientState>,
+        result: Result<Settled, Error>,
+    ) -> Result<sys::napi_value, Fail> {
+        let result = result.map_err(|error| self.about(error));
+        let value = match (result, self) {
+            (Ok(Settled::Held(handle)), Self::Acquire { owner, .. }) => {
+                raw::value(env, Hold::new(client, handle, owner))
+            }
+            (Ok(Settled::Busy), Self::Acquire { busy: Busy::Null, .. }) => raw::value(env, Null),
+            (Ok(Settled::Busy), Self::Acquire { busy: Busy::Reject(name), .. }) => {
+                let text = "another still holds it at the end of the wait: wait longer, or do without it";
+                return Err(Error::new(Code::Timeout, text).of(&name).into());
+            }
+            (Ok(Settled::Released { left }), Self::Release(owner)) => {
                 client.sweep_losses();
                 if let (0, Some(owner)) = (left, owner) {
                     owner.released();
                 }
-                Ok(raw::undefined(env))
+                raw::undefined(env)
             }
             (Err(error), Self::Release(owner)) => {
                 // An outer level may be held yet, and its scope with it.
                 if let Some(owner) = owner.filter(|owner| owner.count() == 0) {
                     owner.gone();
                 }
-                Err(error)
+                return Err(error.into());
             }
-            (Ok(News::Ended(Settled::Extended)), _) => Ok(raw::undefined(env)),
-            (Ok(News::Ended(Settled::Forced(any))), _) => Ok(raw::value(env, any)),
-            (Ok(News::Ended(Settled::Status(status))), Self::Locked) => Ok(raw::value(env, status.is_some())),
-            (Ok(News::Ended(Settled::Status(status))), _) => {
-                Ok(raw::value(env, status.map(|ttl| ttl.map_or(f64::INFINITY, convert::number))))
+            (Ok(Settled::Extended), _) => raw::undefined(env),
+            (Ok(Settled::Forced(any)), _) => raw::value(env, any),
+            (Ok(Settled::Status(status)), Self::Locked) => raw::value(env, status.is_some()),
+            (Ok(Settled::Status(status)), _) => {
+                raw::value(env, status.map(|ttl| ttl.map_or(f64::INFINITY, convert::number)))
             }
-            (Err(error), _) => Err(error),
-            (Ok(_), _) => Err(Error::new(Code::Protocol, "the driver answered something that was not asked")),
+            (Err(error), _) => return Err(error.into()),
+            (Ok(_), _) => {
+                return Err(Error::new(Code::Protocol, "the driver answered something that was not asked").into());
+            }
         };
-        Next::Done(settled.map_err(Fail::from).and_then(|value| value.map_err(Fail::from)))
+        value.map_err(Fail::from)
     }
 }
