@@ -8,9 +8,10 @@ use bandog::{Code, Error};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors::fail;
-use crate::hold::Home;
+use crate::home::Home;
 use crate::owner;
 use crate::port::Port;
 use crate::shared::Shared;
@@ -99,8 +100,7 @@ impl Call {
             Some(Err(error)) => Err(error),
             None => return self.wait_on(py, waiting),
         };
-        let home = Home::Loop(waiting.port);
-        Err(self.finish(py, &home, result))
+        Err(self.finish(py, &Home::Loop(waiting.port.get().weak(py)), result))
     }
 
     fn wait_on<'py>(&self, py: Python<'py>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
@@ -184,6 +184,18 @@ impl Call {
     fn close(&self) {
         if let State::Waiting(waiting) = self.take() {
             self.abandon(&waiting);
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.state.try_lock().as_deref() {
+            Ok(State::Ready(value)) => visit.call(value),
+            Ok(State::Waiting(waiting)) => {
+                visit.call(&waiting.port)?;
+                visit.call(&waiting.wait)
+            }
+            // Whoever has it is in the middle of a change: then this is in use.
+            Ok(State::New(..) | State::Done) | Err(_) => Ok(()),
         }
     }
 

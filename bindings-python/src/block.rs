@@ -8,7 +8,7 @@ use bandog::host::{self, Mailbox, News, Settled, Signals, Submitted, Wish};
 use pyo3::prelude::*;
 
 use crate::errors::{fail, raise};
-use crate::hold::Home;
+use crate::home::Home;
 use crate::owner;
 use crate::poke::Poke;
 use crate::shared::Shared;

@@ -11,25 +11,11 @@ use crate::block::{self, local, refuse_in_loop};
 use crate::callbacks::nobody_awaits;
 use crate::convert::{self, Span, seconds};
 use crate::errors::raise;
+use crate::home::Home;
 use crate::owner;
 use crate::port::Port;
 use crate::shared::Shared;
 use crate::wish::Answer;
-
-/// Where a hold was acquired, and so where its callbacks run.
-pub(crate) enum Home {
-    Thread,
-    Loop(Py<Port>),
-}
-
-impl Home {
-    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
-        match self {
-            Self::Thread => Self::Thread,
-            Self::Loop(port) => Self::Loop(port.clone_ref(py)),
-        }
-    }
-}
 
 /// The blocks of one lock object that are open now, with what each of them holds.
 #[derive(Default)]
@@ -165,15 +151,15 @@ impl Hold {
         if !function.bind(py).is_callable() {
             return Err(pyo3::exceptions::PyTypeError::new_err("on_lost takes something to call"));
         }
-        match &self.home {
-            Home::Loop(port) if !port.get().is_dead(py) => {
+        match self.home.port(py) {
+            Some(port) => {
                 let book = port.get().losses(&self.client).map_err(|error| raise(py, &error))?;
                 for due in book.add(&self.handle, function, args) {
-                    Port::call(port.bind(py), &due);
+                    Port::call(&port, &due);
                 }
             }
             // A closed loop runs nothing any more.
-            Home::Loop(_) | Home::Thread => {
+            None => {
                 if is_coroutine_function(function.bind(py))? {
                     return Err(nobody_awaits());
                 }

@@ -12,6 +12,7 @@ mod dispatcher;
 mod errors;
 mod events;
 mod hold;
+mod home;
 mod line;
 mod lock;
 mod owner;

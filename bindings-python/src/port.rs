@@ -10,20 +10,23 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::bell::Bell;
 use crate::callbacks::{Due, LossBook};
+use crate::home::WeakPort;
 use crate::line::{Line, Mourner};
 use crate::owner;
 use crate::shared::Shared;
 use crate::wait::Wait;
 
 /// What one client has with one event loop. The loop calls it when its descriptor is readable.
-#[pyclass(frozen, name = "_Port", module = "bandog._native")]
+#[pyclass(frozen, weakref, name = "_Port", module = "bandog._native")]
 pub(crate) struct Port {
     bell: Arc<Bell>,
-    mailbox: Arc<Mailbox>,
+    pub(crate) mailbox: Arc<Mailbox>,
     event_loop: Py<PyWeakrefReference>,
+    weak: OnceLock<WeakPort>,
     /// Since the first call.
     line: OnceLock<Arc<Line>>,
     next_token: AtomicU64,
@@ -58,11 +61,14 @@ impl Port {
             bell,
             mailbox,
             event_loop: PyWeakrefReference::new(event_loop)?.unbind(),
+            weak: OnceLock::new(),
             line: OnceLock::new(),
             next_token: AtomicU64::new(1),
             state: Mutex::default(),
         };
         let port = Bound::new(py, port)?;
+        let weak = WeakPort::new(&port)?;
+        port.get().weak.get_or_init(|| weak);
         let descriptor = port.get().bell.fd();
         if event_loop.call_method1(intern!(py, "add_reader"), (descriptor, &port)).is_err() {
             let turn = py.import("functools")?.getattr("partial")?;
@@ -74,6 +80,11 @@ impl Port {
 
     pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.event_loop.bind(py).upgrade()
+    }
+
+    pub(crate) fn weak(&self, py: Python<'_>) -> WeakPort {
+        // Every port that this module opens has one.
+        self.weak.get().unwrap_or_else(|| unreachable!("a port that nobody opened")).clone_ref(py)
     }
 
     /// Whether the loop is closed or gone, so that nobody can be waiting any more.
@@ -242,6 +253,15 @@ impl Port {
             line.flush();
             this.attend(slf, line);
         }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Whoever has it is in the middle of a change: then this is in use.
+        let Ok(state) = self.state.try_lock() else { return Ok(()) };
+        state.pending.values().try_for_each(|wait| visit.call(wait))?;
+        state.watchers.iter().try_for_each(|future| visit.call(future))?;
+        state.closers.iter().try_for_each(|(_, future)| visit.call(future))?;
+        state.tasks.values().try_for_each(|task| visit.call(task))
     }
 
     /// Runs a callback that is a coroutine, in the loop's own thread.

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use crate::callbacks::LossBook;
 use crate::dispatcher::{Dispatcher, Job};
 use crate::errors::raise;
+use crate::home::WeakPort;
 use crate::port::Port;
 use crate::warnings::Warnings;
 
@@ -26,7 +27,7 @@ pub(crate) struct Shared {
     op_timeout: Duration,
     _warnings: Arc<Warnings>,
     /// By the address of the loop, with the client id of the process that made it.
-    ports: Mutex<HashMap<usize, (ClientId, Py<Port>)>>,
+    ports: Mutex<HashMap<usize, (ClientId, WeakPort)>>,
     losses: Mutex<Option<(ClientId, Arc<LossBook>)>>,
 }
 
@@ -81,29 +82,33 @@ impl Shared {
     pub(crate) fn port(&self, event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Port>> {
         let py = event_loop.py();
         let (key, id) = (event_loop.as_ptr() as usize, self.driver.id());
-        let known = guard(&self.ports).get(&key).map(|(id, port)| (*id, port.clone_ref(py)));
-        if let Some((made_by, port)) = known
-            && made_by == id
+        let known =
+            guard(&self.ports).get(&key).filter(|(made_by, _)| *made_by == id).and_then(|(_, port)| port.get(py));
+        if let Some(port) = known
             && port.get().event_loop(py).is_some_and(|known| known.is(event_loop))
         {
-            return Ok(port);
+            return Ok(port.unbind());
         }
         self.sweep_ports(py);
         let port = Port::open(event_loop)?;
-        let stale = guard(&self.ports).insert(key, (id, port.clone_ref(py)));
+        let stale = guard(&self.ports).insert(key, (id, port.get().weak(py)));
         drop(stale);
         Ok(port)
     }
 
-    /// Forgets loops that were closed.
+    /// Forgets loops that were closed. Nothing will resume who waits in them.
     fn sweep_ports(&self, py: Python<'_>) {
-        let all: Vec<_> = guard(&self.ports).iter().map(|(key, (_, port))| (*key, port.clone_ref(py))).collect();
+        let all: Vec<_> = guard(&self.ports).iter().map(|(key, (_, port))| (*key, port.get(py))).collect();
         for (key, port) in all {
-            if port.get().is_dead(py) {
-                port.get().retire(py);
-                let dead = guard(&self.ports).remove(&key);
-                drop(dead);
+            if port.as_ref().is_some_and(|port| !port.get().is_dead(py)) {
+                continue;
             }
+            if let Some(port) = port {
+                port.get().retire(py);
+                host::cancel_all(&self.driver, &port.get().mailbox);
+            }
+            let dead = guard(&self.ports).remove(&key);
+            drop(dead);
         }
     }
 
@@ -134,7 +139,9 @@ impl Shared {
         *guard(&self.losses) = None;
         let ports: Vec<_> = guard(&self.ports).drain().collect();
         for (_, (_, port)) in ports {
-            port.get().close(py);
+            if let Some(port) = port.get(py) {
+                port.get().close(py);
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
 
 /// The end of one call, as a task awaits it. In the loop's thread.
 #[pyclass(frozen, name = "_Wait", module = "bandog._native")]
@@ -154,6 +155,19 @@ impl Wait {
             Some(End::Cancelled(Some(message))) => Err(CancelledError::new_err((message.clone_ref(py),))),
             None => Err(InvalidStateError::new_err("the answer is not there yet")),
         }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        // Whoever has it is in the middle of a change: then this is in use.
+        let Ok(state) = self.state.try_lock() else { return Ok(()) };
+        if let Some(End::Cancelled(message)) = &state.end {
+            visit.call(message)?;
+        }
+        state.callbacks.iter().try_for_each(|callback| {
+            visit.call(&callback.function)?;
+            visit.call(&callback.context)
+        })
     }
 
     fn exception(&self, py: Python<'_>) -> PyResult<()> {

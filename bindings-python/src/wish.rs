@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::convert::seconds;
 use crate::errors::raise;
-use crate::hold::{Blocks, Hold, Home};
+use crate::hold::{Blocks, Hold};
+use crate::home::Home;
 use crate::shared::{Shared, cut_short};
 
 /// Who asks, in a wish that says so.

@@ -189,6 +189,13 @@ pub fn cancel(client: &Client, ticket: &Ticket) {
     }
 }
 
+/// As [`cancel`], for all that was submitted with this mailbox: its loop is closed.
+pub fn cancel_all(client: &Client, mailbox: &Arc<Mailbox>) {
+    if mailbox.check_fork().is_ok() {
+        client.shared().cancel_all(mailbox);
+    }
+}
+
 /// Gives the level of a handle back without waiting for the answer.
 pub fn release_in_background(client: &Client, handle: &Handle) {
     let shared = client.shared();

@@ -156,6 +156,21 @@ impl Shared {
         });
     }
 
+    /// Nobody in a loop waits any more.
+    pub(crate) fn cancel_all(&self, mailbox: &Arc<Mailbox>) {
+        self.with(|turn| {
+            let of_loop = |waiter: &Waiter| matches!(waiter, Waiter::Mailbox(of, _) if Arc::ptr_eq(of, mailbox));
+            let mut ops: Vec<_> =
+                turn.state.waiting.iter().filter(|(_, waiting)| of_loop(&waiting.waiter)).map(|(op, _)| *op).collect();
+            ops.sort_unstable();
+            for op in ops {
+                turn.state.waiting.remove(&op);
+                turn.tell(|engine, now| engine.cancel(now, op));
+                turn.drain();
+            }
+        });
+    }
+
     /// Refuses what belongs to another process or another client.
     pub(crate) fn own(&self, generation: u64, epoch: u64) -> Result<(), Error> {
         if generation != self.generation {

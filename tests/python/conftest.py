@@ -17,6 +17,7 @@ import pytest
 import redis
 
 import bandog
+from support.loops import new_loop as new_loop
 from support.loops import run as run
 
 _numbers = itertools.count()
