@@ -66,24 +66,25 @@ impl Line {
     /// Has the loop watch the connection that there is now. In the loop's own thread.
     pub(crate) fn attend(&self, port: &Bound<'_, Port>, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = port.py();
-        match self.change() {
-            Change::Nothing => Ok(()),
-            Change::Socket(stale, fresh) => {
-                if let Some(stale) = stale {
-                    stale.forget(event_loop);
+        loop {
+            match self.change() {
+                Change::Nothing => return Ok(()),
+                Change::Socket(stale, fresh) => {
+                    if let Some(stale) = stale {
+                        stale.forget(event_loop);
+                    }
+                    let Some(fresh) = fresh else { return Ok(()) };
+                    let arguments = (fresh.as_raw_fd(), port.getattr(intern!(py, "_read"))?);
+                    event_loop.call_method1(intern!(py, "add_reader"), arguments)?;
+                    lock(&self.0).watched = Some(Watching { socket: fresh, writer: false });
                 }
-                let Some(fresh) = fresh else { return Ok(()) };
-                let arguments = (fresh.as_raw_fd(), port.getattr(intern!(py, "_read"))?);
-                event_loop.call_method1(intern!(py, "add_reader"), arguments)?;
-                lock(&self.0).watched = Some(Watching { socket: fresh, writer: false });
-                Ok(())
-            }
-            Change::Writer(descriptor, true) => {
-                let arguments = (descriptor, port.getattr(intern!(py, "_flush"))?);
-                event_loop.call_method1(intern!(py, "add_writer"), arguments).map(drop)
-            }
-            Change::Writer(descriptor, false) => {
-                event_loop.call_method1(intern!(py, "remove_writer"), (descriptor,)).map(drop)
+                Change::Writer(descriptor, true) => {
+                    let arguments = (descriptor, port.getattr(intern!(py, "_flush"))?);
+                    return event_loop.call_method1(intern!(py, "add_writer"), arguments).map(drop);
+                }
+                Change::Writer(descriptor, false) => {
+                    return event_loop.call_method1(intern!(py, "remove_writer"), (descriptor,)).map(drop);
+                }
             }
         }
     }

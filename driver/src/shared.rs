@@ -219,6 +219,7 @@ impl Shared {
 
     /// Writes what waits on a road; says whether replies may come that somebody has to read.
     fn send(&self, road: &Road, eager: bool) -> bool {
+        let known = road.end.is_some() && road.is_clogged();
         let flow = road.flush(eager);
         if road.link == Some(Link::Messages) {
             // The keeper counts how long the answer takes.
@@ -235,6 +236,8 @@ impl Shared {
                 road.bell.notify_one();
                 return false;
             }
+            // A loop that knows waits until the socket can be written.
+            Flow::Clogged if known => {}
             Flow::Clogged => self.nudge(road),
             Flow::Broken(epoch) => {
                 self.fail(road, epoch);

@@ -33,7 +33,7 @@ def free_port() -> int:
 class Server:
     """A throw-away redis-server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         binary = shutil.which("redis-server")
         if binary is None:
             pytest.exit("redis-server is not installed: apt install redis-server, or set BANDOG_TEST_URL", 3)
@@ -41,6 +41,7 @@ class Server:
         self.url = f"redis://127.0.0.1:{self.port}"
         command = [binary, "--port", str(self.port), "--save", "", "--appendonly", "no", "--dir", str(folder)]
         command += ["--enable-debug-command", "local", "--logfile", str(folder / f"redis-{self.port}.log")]
+        command += options
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         for _ in range(500):
             try:
