@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
@@ -13,13 +14,14 @@ use crate::poke::Poke;
 pub(crate) struct Bell {
     poke: Poke,
     without_reader: Mutex<Option<Turn>>,
+    over: AtomicBool,
 }
 
 type Turn = (Arc<Dispatcher>, Arc<Py<PyAny>>);
 
 impl Bell {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { poke: Poke::new()?, without_reader: Mutex::new(None) })
+        Ok(Self { poke: Poke::new()?, without_reader: Mutex::new(None), over: AtomicBool::new(false) })
     }
 
     pub(crate) fn ring(&self) {
@@ -28,6 +30,16 @@ impl Bell {
             Some((dispatcher, turn)) => dispatcher.post(Job::Turn(Arc::clone(turn))),
             None => self.poke.set(),
         }
+    }
+
+    /// The client is gone: the loop is to be left when it turns.
+    pub(crate) fn end(&self) {
+        self.over.store(true, SeqCst);
+        self.ring();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(SeqCst)
     }
 
     /// The loop looks: from here on it is woken again.

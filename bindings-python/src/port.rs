@@ -46,7 +46,6 @@ struct PortState {
     mourner: Option<Py<PyWeakrefReference>>,
     /// Callbacks that are coroutines, while they run: the loop itself keeps no hold of them.
     tasks: HashMap<usize, Py<PyAny>>,
-    closing: bool,
 }
 
 impl Port {
@@ -116,8 +115,7 @@ impl Port {
         if self.is_dead(py) {
             self.retire(py);
         } else {
-            lock(&self.state).closing = true;
-            self.bell.ring();
+            self.bell.end();
         }
     }
 
@@ -303,7 +301,10 @@ impl Port {
                 std::mem::take(&mut state.closers).into_iter().partition(|(flag, _)| flag.load(Ordering::Acquire));
             state.closers = open;
             let closed: Vec<_> = closed;
-            (closed, state.closers.is_empty() && (state.closing || self.line.get().is_some_and(|line| line.is_over())))
+            (
+                closed,
+                state.closers.is_empty() && (self.bell.is_over() || self.line.get().is_some_and(|line| line.is_over())),
+            )
         };
         for (_, future) in closed {
             resolve(future.bind(py));

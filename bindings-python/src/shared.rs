@@ -10,6 +10,7 @@ use bandog::{ClientId, Code, Error};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 
+use crate::bell::Bell;
 use crate::callbacks::LossBook;
 use crate::dispatcher::{Dispatcher, Job};
 use crate::errors::raise;
@@ -27,8 +28,15 @@ pub(crate) struct Shared {
     op_timeout: Duration,
     _warnings: Arc<Warnings>,
     /// By the address of the loop, with the client id of the process that made it.
-    ports: Mutex<HashMap<usize, (ClientId, WeakPort)>>,
+    ports: Mutex<HashMap<usize, Known>>,
     losses: Mutex<Option<(ClientId, Arc<LossBook>)>>,
+}
+
+/// A loop that this client was used in.
+struct Known {
+    made_by: ClientId,
+    port: WeakPort,
+    bell: Weak<Bell>,
 }
 
 impl Shared {
@@ -83,7 +91,7 @@ impl Shared {
         let py = event_loop.py();
         let (key, id) = (event_loop.as_ptr() as usize, self.driver.id());
         let known =
-            guard(&self.ports).get(&key).filter(|(made_by, _)| *made_by == id).and_then(|(_, port)| port.get(py));
+            guard(&self.ports).get(&key).filter(|known| known.made_by == id).and_then(|known| known.port.get(py));
         if let Some(port) = known
             && port.get().event_loop(py).is_some_and(|known| known.is(event_loop))
         {
@@ -91,14 +99,15 @@ impl Shared {
         }
         self.sweep_ports(py);
         let port = Port::open(event_loop)?;
-        let stale = guard(&self.ports).insert(key, (id, port.get().weak(py)));
+        let known = Known { made_by: id, port: port.get().weak(py), bell: Arc::downgrade(&port.get().bell()) };
+        let stale = guard(&self.ports).insert(key, known);
         drop(stale);
         Ok(port)
     }
 
     /// Forgets loops that were closed. Nothing will resume who waits in them.
     fn sweep_ports(&self, py: Python<'_>) {
-        let all: Vec<_> = guard(&self.ports).iter().map(|(key, (_, port))| (*key, port.get(py))).collect();
+        let all: Vec<_> = guard(&self.ports).iter().map(|(key, known)| (*key, known.port.get(py))).collect();
         for (key, port) in all {
             if port.as_ref().is_some_and(|port| !port.get().is_dead(py)) {
                 continue;
@@ -138,11 +147,18 @@ impl Shared {
     fn leave_loops(&self, py: Python<'_>) {
         *guard(&self.losses) = None;
         let ports: Vec<_> = guard(&self.ports).drain().collect();
-        for (_, (_, port)) in ports {
-            if let Some(port) = port.get(py) {
+        for (_, known) in ports {
+            if let Some(port) = known.port.get(py) {
                 port.get().close(py);
             }
         }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let ports: Vec<_> = guard(&self.ports).drain().collect();
+        ports.iter().filter_map(|(_, known)| known.bell.upgrade()).for_each(|bell| bell.end());
     }
 }
 
