@@ -88,17 +88,20 @@ impl Call {
 
     /// The task runs again: takes what was laid down, and claims a grant in this very turn.
     fn resume<'py>(&self, py: Python<'py>, waiting: Waiting) -> PyResult<Bound<'py, PyAny>> {
-        let answer = waiting.wait.as_ref().and_then(|wait| wait.get().take_answer());
+        let Some(answer) = waiting.wait.as_ref().and_then(|wait| wait.get().take_answer()) else {
+            // By another task: the one that waits is not to be robbed of its answer.
+            *lock(&self.state) = State::Waiting(waiting);
+            return Err(PyRuntimeError::new_err(format!("{} is being awaited already", self.method)));
+        };
         let result = match answer {
-            Some(Ok(News::Granted)) => match host::claim(&self.client.driver, &waiting.ticket) {
+            Ok(News::Granted) => match host::claim(&self.client.driver, &waiting.ticket) {
                 Ok(Some(handle)) => Ok(Settled::Held(handle)),
                 // Too late to be of use: it went back, and the wait goes on.
                 Ok(None) => return self.wait_on(py, waiting),
                 Err(error) => Err(error),
             },
-            Some(Ok(News::Ended(settled))) => Ok(settled),
-            Some(Err(error)) => Err(error),
-            None => return self.wait_on(py, waiting),
+            Ok(News::Ended(settled)) => Ok(settled),
+            Err(error) => Err(error),
         };
         Err(self.finish(py, &Home::Loop(waiting.port.get().weak(py)), result))
     }

@@ -197,6 +197,22 @@ def test_cancelled_by_the_task_resumed_before_it(
     run_as(main())
 
 
+def test_a_call_that_two_tasks_await(run_as: Main, client: bandog.Client, name: str) -> None:
+    """As with a coroutine: the second is told, the first gets its answer."""
+
+    async def wait(call: Awaitable[bandog.Hold]) -> bandog.Hold:
+        return await call
+
+    async def main() -> None:
+        call = client.lock(name).acquire_async()
+        tasks = [asyncio.create_task(wait(call)) for _ in range(2)]
+        with pytest.raises(RuntimeError, match=r"Lock\.acquire_async is being awaited already"):
+            await tasks[1]
+        assert (await asyncio.wait_for(tasks[0], 2)).valid
+
+    run_as(main())
+
+
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
 def test_the_end_of_the_program_in_a_resumed_task(
     new_loop: NewLoop, client: bandog.Client, name: str, raised: BaseException
