@@ -185,7 +185,14 @@ impl Port {
         };
         if flush {
             let py = slf.py();
-            event_loop.call_method1(intern!(py, "call_soon"), (slf.getattr(intern!(py, "_flush"))?,))?;
+            let flush = slf.getattr(intern!(py, "_flush"))?;
+            // A signal may raise in there, and the loop go on.
+            event_loop.call_method1(intern!(py, "call_soon"), (flush,)).inspect_err(|_| {
+                line.flush();
+                if let Ok(Submitted::Waiting(ticket)) = &submitted {
+                    host::cancel(client, ticket);
+                }
+            })?;
         }
         Ok(submitted)
     }
