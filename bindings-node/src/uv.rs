@@ -68,6 +68,7 @@ macro_rules! look {
 
 impl Uv {
     /// The loop of this environment, where it is libuv's.
+    #[expect(clippy::missing_transmute_annotations, reason = "the fields say the types")]
     pub(crate) fn find(env: Env) -> Option<Rc<Self>> {
         let calls = Calls {
             handle_size: look!(c"uv_handle_size"),

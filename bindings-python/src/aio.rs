@@ -71,7 +71,7 @@ impl Call {
         let submitted = Port::submit(port.bind(py), &self.client.driver, &event_loop, wish, token);
         match submitted? {
             Ok(Submitted::Waiting(ticket)) => self.suspend(&event_loop, Waiting { port, ticket, token, wait: None }),
-            Ok(Submitted::Ended(result)) => Err(self.finish(py, &Home::Loop(port), result)),
+            Ok(Submitted::Ended(result)) => Err(self.finish(py, &Home::Loop(ours.weak(py)), result)),
             Err(error) => Err(self.finish(py, &Home::Thread, Err(error))),
         }
     }

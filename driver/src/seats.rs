@@ -157,7 +157,7 @@ impl Seats {
     /// There is a connection.
     pub(crate) fn came_up(&self, socket: Arc<Socket>, tally: impl Fn() -> Tally) -> Next {
         let mut inner = lock(&self.inner);
-        let carried = socket.pipe().is_some();
+        let carried = socket.is_carried();
         inner.socket = Some(socket);
         if self.readers == Readers::Threads {
             inner.pass(tally())

@@ -49,6 +49,11 @@ impl Socket {
         }
     }
 
+    /// Whether the host carries its bytes.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.pipe().is_some()
+    }
+
     /// As `read(2)`; `WouldBlock` when there is nothing.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         if let End::Host(pipe) = &self.0 {
