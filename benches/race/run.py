@@ -1,0 +1,41 @@
+"""The race itself: round after round, everybody in each of them, a fresh process every time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from benches.race import machine
+from benches.race.contender import wanted
+from benches.race.plan import Plan
+from benches.race.process import Answer
+from benches.race.result import Result, Sample
+from benches.race.server import Server
+
+
+def race(plans: Sequence[Plan], only: Sequence[str], languages: Sequence[str]) -> Result:
+    result = Result(machine.here(), machine.versions(languages), {plan.key: plan.given for plan in plans})
+    for plan in plans:
+        # Bandog alone is asked for figures that no peer can be asked for.
+        field = [one for one in wanted(plan.scenario, only, languages) if plan.suits(one)]
+        began = time.monotonic()
+        for pin in plan.pins:
+            for number in range(plan.rounds):
+                for contender in field:
+                    # Nothing of the one before is left: no key, no script, no log.
+                    with Server(pin.server) as server:
+                        answer: Answer
+                        try:
+                            answer = plan.measure(contender, server, pin, number)
+                        # Whatever goes wrong with one of them costs the others nothing, and is told at the end.
+                        except Exception as why:
+                            answer = {"failed": str(why) or type(why).__name__}
+                            say(f"{plan.key}: {contender.label} failed: {why}")
+                    result.samples.append(Sample(plan.key, pin.key, number, contender.key, answer))
+        say(f"{plan.key}: {len(field)} contenders, {plan.rounds} rounds, {time.monotonic() - began:.0f} s")
+    return result
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
