@@ -82,7 +82,7 @@ def lint() -> list[Step]:
         ),
         Step("ruff check", [*python, "ruff", "check", "."]),
         Step("ruff format", [*python, "ruff", "format", "--check", "."]),
-        Step("mypy", [*python, "mypy", "--strict", "bindings-python/python", "examples", "tools"]),
+        Step("mypy", [*python, "mypy", "--strict", "bindings-python/python", "examples", "tools", "benches/race"]),
         Step("pyright", [*python, "pyright", "--warnings"], (("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1"),)),
         Step("tsc", ["npm", "run", "--silent", "types"]),
         Step("stubs", [python[0], "bindings-python/stubs.py"]),
