@@ -4,10 +4,11 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test ready lint fmt stubs bench clean
+.PHONY: help setup build demo test ready lint fmt stubs bench quick clean
 
 PYTHON_TOOLS := .venv/bin/python -m
 CHECKS := .venv/bin/python tools/checks.py
+RACE := .venv/bin/python -m benches.race
 # napi always names the target, so maturin does too: both then share what they build.
 # maturin installs into the environment that is active.
 export VIRTUAL_ENV := $(CURDIR)/.venv
@@ -44,13 +45,13 @@ fmt: setup ## format Rust and Python
 stubs: build ## write the Python stubs and the TypeScript declarations from the doc comments in Rust
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python bindings-python/stubs.py
 
-bench: build ## measure, and print ratios to a bare socket; the machine should be quiet
+bench: build ## race the built packages against their peers (25 minutes; the machine should be quiet)
 	@cargo bench --locked -p bandog-core
 	@taskset -c 0 cargo bench --locked -p bandog --bench pair
-	@$(PYTHON_TOOLS) pip install --quiet --requirement benches/requirements.txt
-	@npm ci --silent --prefix benches
-	@.venv/bin/python benches/run.py
-	@.venv/bin/python benches/held.py
+	@$(RACE) run --json build/race.json
+
+quick: build ## one short round of the race, on one core, for a first impression
+	@$(RACE) run --quick
 
 clean: ## remove what was built, and the installed tools
 	@cargo clean --quiet
