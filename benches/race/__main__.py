@@ -61,7 +61,7 @@ def main() -> int:
         asked, only = choose(plans(given.quick, given.rounds), given.only)
     except ValueError as why:
         options.error(str(why))
-    needed = dict.fromkeys(one.language for plan in asked for one in wanted(plan.scenario, only, LANGUAGES))
+    needed = dict.fromkeys(one.way.language for plan in asked for one in wanted(plan.scenario, only, LANGUAGES))
     ready = prepare(needed)
     result = race(asked, only, ready)
     result.absent = [language for language in needed if language not in ready]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,18 +15,24 @@ BUILT = ROOT / "build" / "contenders"
 RUST_TARGET = Path(os.environ.get("CARGO_TARGET_DIR", BUILT / "rust"))
 
 TIMED = ("pair", "storm", "handoff")
-WAITING = ("contend",)
-RENEWING = ("held", "blocked")
-EVERYTHING = (*TIMED, *WAITING, *RENEWING)
+LOCKS = (*TIMED, "count", "contend")
+RENEWS = (*LOCKS, "held", "blocked")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a contender is run, and what has to be installed for it."""
+
+    language: str
+    command: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Contender:
     key: str
     label: str
-    # What it is written in; also which of the installations it needs.
-    language: str
-    command: tuple[str, ...]
+    way: Way
+    # The scenarios it takes part in.
     plays: tuple[str, ...]
     # The one it is divided by; a floor has none.
     floor: str | None = "floor-python"
@@ -35,158 +41,72 @@ class Contender:
     most: int = 1000
     # The share of the work that a slow library is asked for.
     pace: float = 1.0
-    # Seconds until a process is warm; a window of contention begins after that.
-    boot: float = 1.0
-    # As the list of versions calls it.
-    library: str = field(default="bandog")
+    # Seconds until a process is ready; a window of contention begins after that.
+    boot: float = 0.6
 
 
-def python(script: str, *options: str, own: bool = False) -> tuple[str, ...]:
-    # Bandog is raced as it is installed beside the tools.
-    interpreter = sys.executable if own else str(BUILT / "python" / "bin" / "python")
-    return (interpreter, str(HOME / "python" / script), *options)
+def python(script: str, *options: str) -> Way:
+    return Way("python", (str(BUILT / "python" / "bin" / "python"), str(HOME / "python" / script), *options))
 
 
-def rust(name: str) -> tuple[str, ...]:
-    return (str(RUST_TARGET / "release" / "race-rust"), name)
+def own(script: str, *options: str) -> Way:
+    """Bandog is raced as it is installed beside the tools."""
+    return Way("python", (sys.executable, str(HOME / "python" / script), *options))
 
 
-def node(name: str) -> tuple[str, ...]:
-    return ("node", str(HOME / "node" / f"{name}.mjs"))
+def rust(name: str) -> Way:
+    return Way("rust", (str(RUST_TARGET / "release" / "race-rust"), name))
 
 
-def built(language: str, name: str) -> tuple[str, ...]:
-    return (str(BUILT / language / name),)
+def node(name: str) -> Way:
+    return Way("node", ("node", str(HOME / "node" / f"{name}.mjs")))
+
+
+def built(language: str, name: str) -> Way:
+    return Way(language, (str(BUILT / language / name),))
 
 
 FLOORS = [
-    Contender(
-        "floor-python", "bare socket (Python)", "python", python("floor.py", own=True), TIMED, None, library="CPython"
-    ),
-    Contender("floor-rust", "bare socket (Rust)", "rust", rust("floor"), TIMED, None, library="rustc"),
-    Contender(
-        "pubsub-python",
-        "a message alone (Python)",
-        "python",
-        python("floor.py", "--pubsub", own=True),
-        ("handoff",),
-        library="CPython",
-    ),
-    Contender(
-        "floor-tokio", "bare socket, tokio", "rust", rust("floor-tokio"), ("pair",), "floor-rust", library="rustc"
-    ),
-    Contender("floor-node", "bare net.Socket (Node)", "node", node("bare-socket"), ("pair", "storm"), library="Node"),
+    Contender("floor-python", "bare socket (Python)", own("floor.py"), (*TIMED, "count"), None),
+    Contender("pubsub-python", "a message alone (Python)", own("floor.py", "--pubsub"), ("handoff",)),
+    Contender("floor-rust", "bare socket (Rust)", rust("floor"), TIMED, None),
+    Contender("floor-tokio", "bare socket, tokio", rust("floor-tokio"), ("pair",), "floor-rust"),
+    Contender("floor-node", "bare net.Socket (Node)", node("bare-socket"), ("pair", "storm")),
 ]
 OURS = [
     Contender(
-        "bandog-rust",
-        "Bandog, Rust threads",
-        "rust",
-        rust("bandog"),
-        (*EVERYTHING, "reenter"),
-        "floor-rust",
-        True,
-        boot=0.5,
+        "bandog-rust", "Bandog, Rust threads", rust("bandog"), (*RENEWS, "reenter"), "floor-rust", True, boot=0.4
     ),
     Contender(
-        "bandog-tokio", "Bandog, Rust async", "rust", rust("bandog-tokio"), EVERYTHING, "floor-rust", True, boot=0.5
+        "bandog-tokio", "Bandog, Rust async", rust("bandog-tokio"), (*RENEWS, "herd"), "floor-rust", True, boot=0.4
     ),
-    Contender(
-        "bandog-python",
-        "Bandog, Python threads",
-        "python",
-        python("bandog_threads.py", own=True),
-        (*EVERYTHING, "reenter"),
-        ours=True,
-    ),
-    Contender(
-        "bandog-asyncio", "Bandog, asyncio", "python", python("bandog_asyncio.py", own=True), EVERYTHING, ours=True
-    ),
-    Contender(
-        "bandog-uvloop", "Bandog, uvloop", "python", python("bandog_asyncio.py", "--uvloop", own=True), TIMED, ours=True
-    ),
-    Contender("bandog-node", "Bandog, Node", "node", node("bandog"), EVERYTHING, ours=True),
+    Contender("bandog-python", "Bandog, Python threads", own("bandog_threads.py"), (*RENEWS, "reenter"), ours=True),
+    Contender("bandog-asyncio", "Bandog, asyncio", own("bandog_asyncio.py"), (*RENEWS, "herd"), ours=True),
+    Contender("bandog-uvloop", "Bandog, uvloop", own("bandog_asyncio.py", "--uvloop"), TIMED, ours=True),
+    Contender("bandog-node", "Bandog, Node", node("bandog"), (*RENEWS, "herd"), ours=True),
 ]
 PEERS = [
+    Contender("redis-py", "redis-py Lock", python("redis_threads.py", "--fast"), LOCKS, most=100),
+    Contender("redis-py-default", "redis-py Lock, its default poll", python("redis_threads.py"), ("contend",)),
+    Contender("redis-py-asyncio", "redis-py Lock, asyncio", python("redis_asyncio.py", "--fast"), (*TIMED, "count")),
+    Contender("redis-py-uvloop", "redis-py Lock, uvloop", python("redis_asyncio.py", "--fast", "--uvloop"), TIMED),
+    Contender("python-redis-lock", "python-redis-lock", python("redis_lock_threads.py"), RENEWS, most=100),
+    Contender("pottery", "pottery Redlock", python("pottery_threads.py"), LOCKS, most=100),
+    Contender("pottery-asyncio", "pottery AIORedlock", python("pottery_asyncio.py"), (*TIMED, "count")),
     Contender(
-        "redis-py", "redis-py Lock", "python", python("redis_threads.py", "--fast"), (*TIMED, *WAITING), library="redis"
+        "portalocker", "portalocker RedisLock", python("portalocker_threads.py", "--fast"), LOCKS, most=100, pace=0.02
     ),
+    Contender("redlock", "redlock", node("redlock"), RENEWS),
+    Contender("redis-semaphore", "redis-semaphore", node("redis-semaphore"), RENEWS),
+    Contender("redlock-universal", "redlock-universal", node("redlock-universal"), RENEWS),
+    Contender("node-redisson", "node-redisson", node("node-redisson"), RENEWS),
+    # Warms up for as long as it takes, so that its pairs are not known well enough to be counted.
     Contender(
-        "redis-py-default",
-        "redis-py Lock, its default poll",
-        "python",
-        python("redis_threads.py"),
-        WAITING,
-        library="redis",
+        "redisson", "Redisson", built("java", "redisson"), (*TIMED, "contend", "held", "blocked", "herd"), boot=1.5
     ),
-    Contender(
-        "redis-py-asyncio",
-        "redis-py Lock, asyncio",
-        "python",
-        python("redis_asyncio.py", "--fast"),
-        (*TIMED, *WAITING),
-        library="redis",
-    ),
-    Contender(
-        "redis-py-uvloop",
-        "redis-py Lock, uvloop",
-        "python",
-        python("redis_asyncio.py", "--fast", "--uvloop"),
-        TIMED,
-        library="redis",
-    ),
-    Contender(
-        "python-redis-lock",
-        "python-redis-lock",
-        "python",
-        python("redis_lock_threads.py"),
-        EVERYTHING,
-        library="python-redis-lock",
-    ),
-    Contender(
-        "pottery",
-        "pottery Redlock",
-        "python",
-        python("pottery_threads.py"),
-        (*TIMED, *WAITING),
-        most=100,
-        library="pottery",
-    ),
-    Contender(
-        "pottery-asyncio",
-        "pottery AIORedlock",
-        "python",
-        python("pottery_asyncio.py"),
-        (*TIMED, *WAITING),
-        library="pottery",
-    ),
-    Contender(
-        "portalocker",
-        "portalocker RedisLock",
-        "python",
-        python("portalocker_threads.py", "--fast"),
-        (*TIMED, *WAITING),
-        most=100,
-        pace=0.02,
-        library="portalocker",
-    ),
-    Contender("redlock", "redlock", "node", node("redlock"), EVERYTHING, library="redlock"),
-    Contender(
-        "redis-semaphore", "redis-semaphore", "node", node("redis-semaphore"), EVERYTHING, library="redis-semaphore"
-    ),
-    Contender(
-        "redlock-universal",
-        "redlock-universal",
-        "node",
-        node("redlock-universal"),
-        EVERYTHING,
-        library="redlock-universal",
-    ),
-    Contender("node-redisson", "node-redisson", "node", node("node-redisson"), EVERYTHING, library="node-redisson"),
-    Contender("redisson", "Redisson", "java", built("java", "redisson"), EVERYTHING, boot=9.0, library="redisson"),
-    Contender("rueidislock", "rueidislock", "go", built("go", "rueidislock"), EVERYTHING, library="rueidislock"),
-    Contender("redsync", "redsync", "go", built("go", "redsync"), EVERYTHING, library="redsync"),
-    Contender("rslock", "rslock", "rust", rust("rslock"), (*TIMED, *WAITING), "floor-rust", boot=0.5, library="rslock"),
+    Contender("rueidislock", "rueidislock", built("go", "rueidislock"), RENEWS),
+    Contender("redsync", "redsync", built("go", "redsync"), RENEWS),
+    Contender("rslock", "rslock", rust("rslock"), LOCKS, "floor-rust", boot=0.4),
 ]
 FIELD = [*FLOORS, *OURS, *PEERS]
 BY_KEY = {contender.key: contender for contender in FIELD}
@@ -199,9 +119,9 @@ def wanted(scenario: str, only: Iterable[str], languages: Iterable[str]) -> list
     does then hits both.
     """
     names = set(only)
-    chosen = [one for one in FIELD if scenario in one.plays and one.language in languages]
+    chosen = [one for one in FIELD if scenario in one.plays and one.way.language in languages]
     if names:
-        named = {one.key for one in chosen if one.key in names or one.language in names}
+        named = {one.key for one in chosen if one.key in names or one.way.language in names}
         floors = {one.floor for one in chosen if one.key in named}
         chosen = [one for one in chosen if one.key in named | floors]
     return sorted(chosen, key=lambda one: (one.floor or one.key, one.floor is not None))

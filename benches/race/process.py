@@ -43,7 +43,7 @@ def start(
 ) -> subprocess.Popen[str]:
     pinned = ["taskset", "-c", pin.contender] if pin.contender else []
     return subprocess.Popen(
-        [*pinned, *contender.command, scenario, server.url, json.dumps(given)],
+        [*pinned, *contender.way.command, scenario, server.url, json.dumps(given)],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

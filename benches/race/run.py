@@ -17,12 +17,11 @@ from benches.race.server import Server
 def race(plans: Sequence[Plan], only: Sequence[str], languages: Sequence[str]) -> Result:
     result = Result(machine.here(), machine.versions(languages), {plan.key: plan.given for plan in plans})
     for plan in plans:
-        # Bandog alone is asked for figures that no peer can be asked for.
-        field = [one for one in wanted(plan.scenario, only, languages) if plan.suits(one)]
+        field = wanted(plan.scenario, only, languages)
         began = time.monotonic()
         for pin in plan.pins:
             for number in range(plan.rounds):
-                for contender in field:
+                for contender in (one for one in field if plan.suits(one, number)):
                     # Nothing of the one before is left: no key, no script, no log.
                     with Server(pin.server) as server:
                         answer: Answer
