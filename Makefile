@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test ready lint fmt stubs bench quick clean
+.PHONY: help setup build demo test ready lint fmt stubs bench bench-quick clean
 
 PYTHON_TOOLS := .venv/bin/python -m
 CHECKS := .venv/bin/python tools/checks.py
@@ -14,7 +14,7 @@ RACE := .venv/bin/python -m benches.race
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing: redis-server, the Python tools into .venv, the Node tools into node_modules
 	@tools/setup.sh
@@ -50,7 +50,7 @@ bench: build ## race the built packages against their peers (25 minutes; the mac
 	@taskset -c 0 cargo bench --locked -p bandog --bench pair
 	@$(RACE) run --json build/race.json
 
-quick: build ## one short round of the race, on one core, for a first impression
+bench-quick: build ## one short round of the race, on one core, for a first impression
 	@$(RACE) run --quick
 
 clean: ## remove what was built, and the installed tools

@@ -1,11 +1,12 @@
 """The benchmark race: Bandog as it is built, against its peers.
 
     python -m benches.race run [--quick] [--only NAME ...] [--rounds N] [--json FILE]
-    python -m benches.race report [FILE]
+    python -m benches.race report [FILE ...]
 
 NAME is a scenario (pair, storm-100, contend-tasks ...), a contender (bandog-asyncio ...) or a language (python ...).
 `run` prints the tables and which figures hold; it ends with 1 if a hard limit is broken. `report` writes the tables
-of a saved run into docs/performance.md, and keeps the run beside this package so that they can be written again.
+of a saved run into docs/performance.md, and keeps the run beside this package so that they can be written again; of
+several runs the last that has measured a scenario is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 from benches.race import goals, report
@@ -36,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--rounds", type=int, help="at most so many rounds")
     run.add_argument("--json", type=Path, metavar="FILE", help="save every answer")
     write = steps.add_parser("report", help="write the tables of a saved run into docs/performance.md")
-    write.add_argument("file", nargs="?", type=Path, default=SAVED)
+    write.add_argument("files", nargs="*", type=Path, default=[SAVED], metavar="FILE", help="later ones replace plans")
     return options
 
 
@@ -53,7 +55,7 @@ def main() -> int:
     options = parser()
     given = options.parse_args()
     if given.step == "report":
-        result = Result.load(given.file)
+        result = reduce(Result.replaced_by, map(Result.load, given.files))
         result.save(SAVED)
         report.write(result)
         return 0

@@ -64,7 +64,7 @@ CONTEND = {"hold_ms": 20, "seconds": 2.0}
 FULL = [
     Plan("pair", "pair", BOTH, 5, {"pairs": 1500}, plain("pair")),
     Plan("storm-1", "storm", (ONE,), 5, {"inflight": 1, "seconds": 0.3}, storm),
-    Plan("storm-100", "storm", BOTH, 5, {"inflight": 100, "seconds": 0.4}, storm),
+    Plan("storm-100", "storm", (ONE,), 5, {"inflight": 100, "seconds": 0.4}, storm),
     Plan("storm-1000", "storm", BOTH, 5, {"inflight": 1000, "seconds": 0.5}, storm),
     Plan("handoff", "handoff", BOTH, 5, {"rounds": 8}, plain("handoff")),
     Plan("reenter", "reenter", (ONE,), 5, {"pairs": 20_000}, plain("reenter")),

@@ -43,6 +43,16 @@ class Result:
         samples = ",\n".join(json.dumps(rounded(asdict(one))) for one in self.samples)
         path.write_text(json.dumps(head, indent=1)[:-2] + ',\n "samples": [\n' + samples + "\n]}\n")
 
+    def replaced_by(self, other: Result) -> Result:
+        """This run, with the plans that the other has measured anew in their place."""
+        return Result(
+            other.machine,
+            self.versions | other.versions,
+            self.given | other.given,
+            [language for language in self.absent if language in other.absent],
+            [one for one in self.samples if one.plan not in other.given] + other.samples,
+        )
+
     @classmethod
     def load(cls, path: Path) -> Result:
         read = json.loads(path.read_text())

@@ -163,6 +163,15 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert "go" in report.text(again)
 
 
+def test_a_later_run_replaces_what_it_measured_anew() -> None:
+    first = result(pair(0, "floor-python", 10), Sample("storm-1", "one", 0, "floor-python", {"pairs_per_s": 9.0}))
+    later = result(pair(0, "floor-python", 20))
+    later.given = {"pair": later.given["pair"]}
+    both = first.replaced_by(later)
+    assert [one.answer["p50_us"] for one in both.of("pair", "floor-python")] == [20]
+    assert both.of("storm-1", "floor-python")
+
+
 def test_tables() -> None:
     assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n|---|---:|\n| x | 1 |\n"
     assert [number(value) for value in (None, 0, 0.5, 12.345, 123.45, 12345.6)] == [

@@ -165,7 +165,8 @@ fn blocked(url: &str, given: &Given) -> Answer {
     let held = client(url, given.lease()).lock(&given.name).unwrap().acquire_blocking().unwrap();
     ready();
     thread::sleep(3 * given.lease());
-    drop(held);
+    // The race looks until it hears that this is over: nothing is given back before.
+    std::mem::forget(held);
     Answer::done()
 }
 
