@@ -45,7 +45,7 @@ fmt: setup ## format Rust and Python
 stubs: build ## write the Python stubs and the TypeScript declarations from the doc comments in Rust
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python bindings-python/stubs.py
 
-bench: build ## race the built packages against their peers (25 minutes; the machine should be quiet)
+bench: build ## race the built packages against their peers (half an hour; the machine should be quiet)
 	@cargo bench --locked -p bandog-core
 	@taskset -c 0 cargo bench --locked -p bandog --bench pair
 	@$(RACE) run --json build/race.json

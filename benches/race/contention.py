@@ -57,6 +57,7 @@ def window(contender: Contender, server: Server, pin: Pin, given: dict[str, Any]
         raise Late(f"not warm when the window began: {late:.0f} ms late")
     return {
         "acquired": [count for answer in answers for count in answer["acquired"]],
+        "held_ms": sum(span for answer in answers for span in answer["held_ms"]),
         "longest_wait_ms": max(wait for answer in answers for wait in answer["longest_wait_ms"]),
         "sent": dict(counts.sent.most_common()),
         "inner": dict(counts.inner.most_common()),

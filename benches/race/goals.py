@@ -77,7 +77,7 @@ GOALS = [
                 "free",
             ),
             least(
-                f"eight processes, {name}, share of the ideal",
+                f"eight processes, {name}, share of the time",
                 "contend-processes",
                 f"bandog-{name}",
                 "share",

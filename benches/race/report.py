@@ -28,7 +28,7 @@ class Section:
 RATE = (("pairs/s", "pairs_per_s"), ("of the floor", "ratio"))
 WAIT = (
     ("acquisitions/s", "per_s"),
-    ("of the ideal", "share"),
+    ("of the time held", "share"),
     ("Jain", "jain"),
     ("longest wait, ms", "longest_wait_ms"),
     ("requests", "requests"),

@@ -61,6 +61,8 @@ def test_contention(key: str, processes: int, tasks: int, server: Server) -> Non
     assert 5 < sum(answer["acquired"]) <= 51
     assert sum(answer["sent"].values()) >= 2 * (sum(answer["acquired"]) - 1)
     assert 0 < answer["longest_wait_ms"] <= 501
+    # Never two at once.
+    assert 10 * (sum(answer["acquired"]) - 1) <= answer["held_ms"] <= 501
 
 
 def test_late_contenders_get_more_time(server: Server) -> None:

@@ -63,11 +63,17 @@ def test_what_was_not_measured_is_no_figure() -> None:
 
 
 def test_contention() -> None:
-    answer = {"acquired": [30, 10], "longest_wait_ms": 80.0, "sent": {"evalsha": 60, "set": 20}, "inner": {"hget": 400}}
+    answer = {
+        "acquired": [30, 10],
+        "longest_wait_ms": 80.0,
+        "held_ms": 900.0,
+        "sent": {"evalsha": 60, "set": 20},
+        "inner": {"hget": 400},
+    }
     found = figures(result(Sample("contend-tasks", "free", 0, "redis-py", answer)), "contend-tasks", "redis-py")
     seconds = next(plan for plan in FULL if plan.key == "contend-tasks").given["seconds"]
     assert found["per_s"] == 40 / seconds
-    assert found["share"] == 40 / (seconds * 50)
+    assert found["share"] == 0.9 / seconds
     assert found["jain"] == pytest.approx(0.8)
     assert (found["requests"], found["inner"], found["longest_wait_ms"]) == (2, 10, 80)
 

@@ -47,6 +47,15 @@ def percentiles(took_ns: Sequence[int]) -> Given:
     return {"p50_us": ranked[len(ranked) // 2] / 1000, "p99_us": ranked[len(ranked) * 99 // 100] / 1000}
 
 
+def shares(acquired: list[int], longest: list[float], held: list[float]) -> Given:
+    """What each contender got. Timers overshoot, some by a millisecond: how long it was held is told, too."""
+    return {
+        "acquired": acquired,
+        "longest_wait_ms": [wait * 1000 for wait in longest],
+        "held_ms": [span * 1000 for span in held],
+    }
+
+
 def parked_for(round_number: int) -> float:
     """How long the waiter of a handoff waits. Drawn anew each time: a poller must not fall into step with it."""
     return random.Random(round_number).uniform(0.02, 0.12)

@@ -18,6 +18,7 @@ from contender import (
     percentiles,
     resident_bytes,
     say,
+    shares,
     warm_up,
 )
 
@@ -128,7 +129,7 @@ async def handoff(face: type[Face], url: str, given: Given) -> Given:
 async def contend(face: type[Face], url: str, given: Given) -> Given:
     count = given["tasks"]
     client = face(url, count)
-    acquired, longest = [0] * count, [0.0] * count
+    acquired, longest, held = [0] * count, [0.0] * count, [0.0] * count
     end = given["start_at"] + given["seconds"]
 
     async def work(number: int) -> None:
@@ -143,12 +144,13 @@ async def contend(face: type[Face], url: str, given: Given) -> Given:
                 if began < end:
                     acquired[number] += 1
                     await asyncio.sleep(given["hold_ms"] / 1000)
+                    held[number] += min(time.time(), end) - began
 
     late = time.time() - given["start_at"]
     async with asyncio.TaskGroup() as group:
         for number in range(count):
             group.create_task(work(number))
-    return {"acquired": acquired, "longest_wait_ms": [wait * 1000 for wait in longest], "late_ms": late * 1000}
+    return shares(acquired, longest, held) | {"late_ms": late * 1000}
 
 
 async def held(face: type[Face], url: str, given: Given) -> Given:

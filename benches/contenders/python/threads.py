@@ -9,7 +9,18 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from contender import Given, Unsupported, hold_the_gil, main, parked_for, percentiles, resident_bytes, say, warm_up
+from contender import (
+    Given,
+    Unsupported,
+    hold_the_gil,
+    main,
+    parked_for,
+    percentiles,
+    resident_bytes,
+    say,
+    shares,
+    warm_up,
+)
 
 # A thousand threads with the stacks of the system would count as memory of the library.
 threading.stack_size(256 * 1024)
@@ -117,7 +128,7 @@ def handoff(face: type[Face], url: str, given: Given) -> Given:
 def contend(face: type[Face], url: str, given: Given) -> Given:
     count = given["tasks"]
     client = face(url, count)
-    acquired, longest = [0] * count, [0.0] * count
+    acquired, longest, held = [0] * count, [0.0] * count, [0.0] * count
     end = given["start_at"] + given["seconds"]
 
     def work(number: int) -> None:
@@ -132,6 +143,7 @@ def contend(face: type[Face], url: str, given: Given) -> Given:
                 if began < end:
                     acquired[number] += 1
                     time.sleep(given["hold_ms"] / 1000)
+                    held[number] += min(time.time(), end) - began
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
     late = time.time() - given["start_at"]
@@ -139,7 +151,7 @@ def contend(face: type[Face], url: str, given: Given) -> Given:
         thread.start()
     for thread in threads:
         thread.join()
-    return {"acquired": acquired, "longest_wait_ms": [wait * 1000 for wait in longest], "late_ms": late * 1000}
+    return shares(acquired, longest, held) | {"late_ms": late * 1000}
 
 
 def held(face: type[Face], url: str, given: Given) -> Given:

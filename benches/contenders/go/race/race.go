@@ -155,6 +155,7 @@ func (r runner) contend() any {
 				release := lock()
 				if lanes[k].got(end) {
 					time.Sleep(time.Duration(r.HoldMs) * time.Millisecond)
+					lanes[k].over()
 				}
 				release()
 			}
@@ -163,8 +164,9 @@ func (r runner) contend() any {
 	time.Sleep(time.Until(end))
 	acquired := make([]int, r.Tasks)
 	longest := make([]int64, r.Tasks)
+	held := make([]float64, r.Tasks)
 	for k := range lanes {
-		acquired[k], longest[k] = lanes[k].told(end)
+		acquired[k], longest[k], held[k] = lanes[k].told(end)
 	}
 	// Time to release; but a waiter that missed its message may sleep for long.
 	over := make(chan struct{})
@@ -176,7 +178,7 @@ func (r runner) contend() any {
 	case <-over:
 	case <-time.After(time.Second):
 	}
-	return map[string]any{"acquired": acquired, "longest_wait_ms": longest}
+	return map[string]any{"acquired": acquired, "longest_wait_ms": longest, "held_ms": held}
 }
 
 // lane is what one of the contending tasks has got so far.
@@ -185,6 +187,8 @@ type lane struct {
 	acquired int
 	longest  time.Duration
 	asked    time.Time
+	held     time.Duration
+	since    time.Time
 }
 
 func (l *lane) ask(now time.Time) {
@@ -203,17 +207,29 @@ func (l *lane) got(end time.Time) bool {
 	l.acquired++
 	l.longest = max(l.longest, now.Sub(l.asked))
 	l.asked = time.Time{}
+	l.since = now
 	return true
 }
 
-// told counts a wait that the end cuts off as a wait, too.
-func (l *lane) told(end time.Time) (acquired int, longestMs int64) {
+func (l *lane) over() {
+	l.Lock()
+	defer l.Unlock()
+	l.held += time.Since(l.since)
+	l.since = time.Time{}
+}
+
+// told counts a wait or a hold that the end cuts off as one, too.
+func (l *lane) told(end time.Time) (acquired int, longestMs int64, heldMs float64) {
 	l.Lock()
 	defer l.Unlock()
 	if !l.asked.IsZero() {
 		l.longest = max(l.longest, end.Sub(l.asked))
 	}
-	return l.acquired, l.longest.Milliseconds()
+	if !l.since.IsZero() {
+		l.held += time.Since(l.since)
+		l.since = time.Time{}
+	}
+	return l.acquired, l.longest.Milliseconds(), l.held.Seconds() * 1000
 }
 
 func (r runner) held() any {

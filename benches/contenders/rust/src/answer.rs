@@ -57,6 +57,8 @@ pub struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_ms: Option<Vec<f64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_ms: Option<Vec<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub late_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_s: Option<f64>,
@@ -103,6 +105,7 @@ impl Answer {
 pub struct Share {
     pub acquired: u64,
     pub longest: f64,
+    pub held: f64,
 }
 
 impl Share {
@@ -112,12 +115,18 @@ impl Share {
         self.acquired += u64::from(began < end);
         began < end
     }
+
+    /// Held since then. Timers overshoot, tokio's by a millisecond: how long it was is told, too.
+    pub fn held(&mut self, began: f64, end: f64) {
+        self.held += wall().min(end) - began;
+    }
 }
 
 pub fn shares(shares: &[Share], late: f64) -> Answer {
     Answer {
         acquired: Some(shares.iter().map(|share| share.acquired).collect()),
         longest_wait_ms: Some(shares.iter().map(|share| share.longest * 1000.0).collect()),
+        held_ms: Some(shares.iter().map(|share| share.held * 1000.0).collect()),
         late_ms: Some(late * 1000.0),
         ..Answer::default()
     }

@@ -141,8 +141,10 @@ async fn contend<F: Face>(url: &str, given: &Given) -> Answer {
                         return share;
                     }
                     let held = F::acquire(&lock).await;
-                    if share.add(asked, wall(), end) {
+                    let began = wall();
+                    if share.add(asked, began, end) {
                         sleep(hold).await;
+                        share.held(began, end);
                     }
                     F::release(held).await;
                 }

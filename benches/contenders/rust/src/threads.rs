@@ -128,8 +128,10 @@ fn contend(url: &str, given: &Given) -> Answer {
                 return share;
             }
             let held = lock.acquire_blocking().unwrap();
-            if share.add(asked, wall(), end) {
+            let began = wall();
+            if share.add(asked, began, end) {
                 thread::sleep(Duration::from_millis(given.hold_ms));
+                share.held(began, end);
             }
             held.release_blocking().unwrap();
         }

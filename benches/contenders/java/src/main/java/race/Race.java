@@ -192,6 +192,7 @@ final class Race {
                     lock.acquire();
                     if (lane.got(end)) {
                         pause(hold);
+                        lane.over();
                     }
                     lock.release();
                 }
@@ -203,11 +204,12 @@ final class Race {
         pause(end - System.currentTimeMillis());
         String acquired = lanes.stream().map(Lane::acquired).toList().toString();
         String longest = lanes.stream().map(lane -> lane.longest(end)).toList().toString();
+        String held = lanes.stream().map(Lane::held).toList().toString();
         // Time to release; but a waiter that missed its message may sleep for long.
         for (Thread thread : threads) {
             thread.join(Math.max(1, end + 1000 - System.currentTimeMillis()));
         }
-        return "{\"acquired\": " + acquired + ", \"longest_wait_ms\": " + longest + "}";
+        return "{\"acquired\": " + acquired + ", \"longest_wait_ms\": " + longest + ", \"held_ms\": " + held + "}";
     }
 
     private String held() throws Exception {
