@@ -171,6 +171,11 @@ impl<T: Copy> Wheel<T> {
         self.soonest().map(|(_, bound)| bound)
     }
 
+    #[cfg(test)]
+    pub(crate) fn due(&self, id: TimerId) -> Option<Time> {
+        self.entries.get(id.index as usize).filter(|entry| entry.generation == id.generation).map(|entry| entry.at)
+    }
+
     /// How many items wait.
     #[must_use]
     pub fn len(&self) -> usize {

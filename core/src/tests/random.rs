@@ -1,6 +1,6 @@
 //! Random wishes, losses and delays, and what must hold whatever happens.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -80,6 +80,25 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
     (0..CLIENTS, step)
 }
 
+/// Processes that want one lock, over a network that only takes its time.
+fn crowd() -> impl Strategy<Value = (usize, Step)> {
+    let wait = prop_oneof![4 => Just(Wait::Forever), 1 => Just(Wait::Try), 1 => (1u64..200).prop_map(|ms| Wait::For(Millis(ms)))];
+    let step = prop_oneof![
+        4 => (1u64..3, wait).prop_map(|(owner, wait)| Step::Acquire { owner, lock: false, wait, lease: None }),
+        4 => Just(Step::Claim),
+        4 => Just(Step::Release(0)),
+        1 => (0usize..2).prop_map(Step::Cancel),
+        8 => wire().prop_map(Step::Execute),
+        8 => wire().prop_map(Step::Reply),
+        4 => Just(Step::Subscribe),
+        6 => Just(Step::Push),
+        1 => (0i64..3).prop_map(Step::Listeners),
+        3 => prop_oneof![(0u64..4), (0u64..80), (800u64..1_200)].prop_map(Step::Pass),
+        2 => Just(Step::Run),
+    ];
+    (0..2usize, step)
+}
+
 /// What the test knows besides the world.
 #[derive(Default)]
 struct Ghost {
@@ -93,6 +112,8 @@ struct Ghost {
     over: BTreeSet<(ClientId, HoldNumber)>,
     down: BTreeSet<(usize, Link)>,
     seen: [usize; CLIENTS],
+    /// A message was lost though its link was up, or a link said to be down though nobody reported it so.
+    dropped: bool,
 }
 
 enum Wish {
@@ -161,6 +182,7 @@ impl Ghost {
                 w.cut(at, wire, executed, late);
             }
             Step::NotSent(wire) => {
+                self.dropped |= wire == Wire::KEEPER;
                 if w.in_flight(at, wire) > 0 {
                     while w.reply(at, wire) {}
                     w.answer(at, wire, Err(CallError::NotSent(unreachable())));
@@ -179,7 +201,7 @@ impl Ghost {
                 w.carry();
                 w.push(at);
             }
-            Step::DropPush => drop(w.server.published.pop_front()),
+            Step::DropPush => self.dropped |= w.server.published.pop_front().is_some(),
             Step::Link(link) => {
                 let up = self.down.remove(&(at, link)) || !self.down.insert((at, link));
                 if link == Link::Requests && !up {
@@ -253,6 +275,7 @@ impl Ghost {
     fn check(&mut self, w: &mut World) {
         self.outcomes(w);
         self.sends(w);
+        self.wakes(w);
         for client in &w.clients {
             client.engine.check_queues(w.now);
             // F15: no deadline passes unnoticed, whatever is under way.
@@ -282,6 +305,25 @@ impl Ghost {
             if !fields.is_empty() {
                 let ttl = w.server.expires(w.now, &lock).expect("S14: an expiry").since(w.now);
                 assert!(ttl <= Millis(LONGEST), "L: {ttl}");
+            }
+        }
+    }
+
+    /// L2: where a lock was released and all there is to hear of it was heard, nobody sleeps on, but for those
+    /// that go first and for messages that come too often.
+    fn wakes(&self, w: &World) {
+        for (at, client) in w.clients.iter().enumerate() {
+            let calls =
+                client.wires.values().all(VecDeque::is_empty) && client.replies.values().all(VecDeque::is_empty);
+            let messages = client.asked.is_empty()
+                && client.inbox.is_empty()
+                && !w.server.published.iter().any(|(client, _)| *client == at);
+            if self.dropped || !calls || !messages || !client.messages_up {
+                continue;
+            }
+            for lock in &w.server.released {
+                let late = client.engine.looks_up(lock).filter(|until| *until > w.now + Millis(100));
+                assert_eq!(late, None, "{lock} is free since it was released, now {:?}", w.now);
             }
         }
     }
@@ -414,5 +456,14 @@ proptest! {
         local_reentry in prop::bool::weighted(0.2),
     ) {
         play(steps, local_reentry);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn l2_in_a_crowd_nobody_sleeps_on(steps in prop::collection::vec(crowd(), 100..400)) {
+        play(steps, false);
     }
 }

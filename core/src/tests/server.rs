@@ -33,6 +33,8 @@ pub(super) struct Server {
     /// Its clock is ahead of the world's by so much.
     pub(super) ahead: i64,
     pub(super) subscribers: BTreeSet<(Channel, usize)>,
+    /// Locks that are free because somebody released them, and said so.
+    pub(super) released: BTreeSet<Name>,
     /// So many others hear every message and want nothing.
     pub(super) listeners: i64,
     /// Messages that are on their way.
@@ -95,6 +97,7 @@ impl Server {
                     Some(Kept::Foreign) => Err(WRONG.into()),
                     None if !fresh => Ok(Value::Int(0)),
                     None => {
+                        self.released.remove(name);
                         let fields = BTreeMap::from([(owner.to_string(), *count)]);
                         self.keys.insert(name.clone(), Kept::Lock { fields, expires: fresh_expiry });
                         Ok(Value::Int(i64::from(*count)))
@@ -191,6 +194,7 @@ impl Server {
 
     fn publish(&mut self, name: &Name) -> i64 {
         let channel = name.channel();
+        self.released.insert(name.clone());
         let told: Vec<usize> =
             self.subscribers.iter().filter(|(at, _)| *at == channel).map(|(_, client)| *client).collect();
         self.published.extend(told.iter().map(|client| (*client, channel.clone())));

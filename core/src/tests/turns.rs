@@ -283,6 +283,34 @@ fn eight_processes_take_turns_without_a_pause() {
 }
 
 #[test]
+fn m43_a_message_overtakes_the_busy_reply_of_one_who_is_in_no_queue() {
+    // Its process is still subscribed when it comes, and it lets nobody go first any more.
+    let mut w = World::new(2);
+    let held = w.hold(1, ask(1));
+    let op = w.acquire(0, ask(1));
+    w.run();
+    w.freed(1, &held);
+    let other = w.acquire(1, ask(1));
+    let held = w.take(0, op);
+    w.run();
+    w.freed(0, &held);
+    let held = w.take(1, other);
+    w.live(10);
+    let op = w.acquire(0, ask(1));
+    let (call, busy) = w.execute(0, CALLER);
+    w.release(1, &held);
+    w.deliver(1, CALLER);
+    w.carry();
+    w.push(0);
+    w.report(0, &call, busy);
+    assert_eq!(w.in_flight(0, Wire::KEEPER), 1, "busy means one more try, not a park");
+    w.run();
+    let held = w.take(0, op);
+    w.freed(0, &held);
+    w.assert_clean();
+}
+
+#[test]
 fn a_subscription_stays_for_a_second() {
     let mut w = World::new(2);
     let held = w.hold(0, ask(1));

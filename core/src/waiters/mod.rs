@@ -307,6 +307,15 @@ impl Engine {
 
 #[cfg(test)]
 impl Engine {
+    /// When the contender of a name looks up at the latest, if it sleeps.
+    pub(crate) fn looks_up(&self, name: &Name) -> Option<Time> {
+        let front = self.acquire_ref(self.queues.get(name)?.front?)?;
+        match front.state {
+            State::Parked | State::Subscribing => self.wheel.due(front.step?),
+            _ => None,
+        }
+    }
+
     /// Nobody waits without an end, nor long for others to go first.
     pub(crate) fn check_queues(&self, now: Time) {
         for (name, queue) in &self.queues {

@@ -170,6 +170,7 @@ impl Engine {
             self.stop_step(op);
             self.wait_until(now, op, "others first", State::Parked, until);
         }
+        self.put_off(name, until);
     }
 
     /// When it is our turn at the latest, if it is not now.

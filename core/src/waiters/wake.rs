@@ -2,6 +2,7 @@
 
 use crate::acquire::State;
 use crate::engine::{Engine, Timer};
+use crate::hold::Phase;
 use crate::io::Wire;
 use crate::name::Name;
 use crate::slab;
@@ -57,42 +58,39 @@ impl Engine {
 
     /// Whoever is in front tries then, and not before.
     pub(super) fn put_off(&mut self, name: &Name, at: Time) {
+        self.hint_tries(name);
         let Some(queue) = self.queues.get_mut(name) else { return };
         // For whoever is in front by then.
         queue.busy_until = Some(at);
         let Some(op) = queue.front else { return };
-        match self.state_of(op) {
-            Some(State::Parked | State::Subscribing) => {
-                self.stop_step(op);
-                let step = self.wheel.insert(at, Timer::Step(slab::index(op)));
-                if let Some(acquire) = self.acquire_mut(op) {
-                    acquire.step = Some(step);
-                }
+        if matches!(self.state_of(op), Some(State::Parked | State::Subscribing)) {
+            self.stop_step(op);
+            let step = self.wheel.insert(at, Timer::Step(slab::index(op)));
+            if let Some(acquire) = self.acquire_mut(op) {
+                acquire.step = Some(step);
             }
-            Some(State::Trying) => {
-                if let Some(acquire) = self.acquire_mut(op) {
-                    acquire.hint = true;
-                }
+        }
+    }
+
+    /// Those whose try is out try once more if it comes back busy: it may have been too early. In a queue or
+    /// not, for the subscription may be that of others.
+    fn hint_tries(&mut self, name: &Name) {
+        let asked = self.holds.of_name(name.as_str()).filter(|(_, hold)| hold.phase == Phase::Asked);
+        for op in asked.filter_map(|(_, hold)| hold.op).collect::<Vec<_>>() {
+            if let Some(acquire) = self.acquire_mut(op).filter(|acquire| acquire.state == State::Trying) {
+                acquire.hint = true;
             }
-            Some(State::New | State::Queued | State::HeldOff | State::Granted | State::Passed | State::Ended)
-            | None => {}
         }
     }
 
     /// A message came, a subscription was confirmed, or the link is back: the lock may be free.
     pub(crate) fn wake(&mut self, now: Time, name: &Name) {
+        self.hint_tries(name);
         let Some(queue) = self.queues.get_mut(name) else { return };
         queue.busy_until = None;
         let Some(op) = queue.front else { return };
-        match self.state_of(op) {
-            Some(State::Parked | State::Subscribing) => self.try_now(now, op, "woken", Some(Wire::KEEPER), false),
-            Some(State::Trying) => {
-                if let Some(acquire) = self.acquire_mut(op) {
-                    acquire.hint = true;
-                }
-            }
-            Some(State::New | State::Queued | State::HeldOff | State::Granted | State::Passed | State::Ended)
-            | None => {}
+        if matches!(self.state_of(op), Some(State::Parked | State::Subscribing)) {
+            self.try_now(now, op, "woken", Some(Wire::KEEPER), false);
         }
     }
 
