@@ -16,6 +16,7 @@ mod reentry;
 mod release;
 mod road;
 mod server;
+mod steps;
 mod together;
 mod turns;
 mod waiting;
