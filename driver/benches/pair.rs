@@ -3,17 +3,15 @@
 //!
 //!     cargo bench -p bandog --bench pair -- redis://127.0.0.1:6379 [sync] [threads] [async]
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+mod bare;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bandog::{Client, Options};
-use bandog_core::owner::{ClientId, HoldNumber, WireOwner};
-use bandog_core::scripts::{Ask, Script, Sink};
-use bandog_core::time::Millis;
+use bare::{Bare, cpu};
 
 /// What may be asked for by name.
 const WAYS: [&str; 3] = ["sync", "threads", "async"];
@@ -32,12 +30,12 @@ fn main() {
     let address = url.trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let client = Client::new(Options::new(&url).unwrap()).unwrap();
     let lock = client.lock("bench").unwrap();
-    let mut bare = Bare::new(&address);
+    let mut bare = Bare::new(&address, 1);
     // Alternately, so that whatever else the machine does hits both.
     if wanted("sync") {
         let mut rounds = Vec::new();
         for _ in 0..20 {
-            let floor = p50(|| bare.pair());
+            let floor = p50(|| bare.pairs());
             rounds.push((floor, p50(|| lock.acquire_blocking().unwrap().release_blocking().unwrap())));
         }
         print_pair("blocking", rounds);
@@ -45,7 +43,7 @@ fn main() {
     if wanted("threads") {
         let mut rounds = Vec::new();
         for _ in 0..5 {
-            let floor = p50(|| bare.pair());
+            let floor = p50(|| bare.pairs());
             let before = cpu();
             let rate = threads(&client);
             let spent = (cpu() - before).as_secs_f64() * 1e6 / (rate * SPAN.as_secs_f64());
@@ -59,7 +57,7 @@ fn main() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let mut rounds = Vec::new();
         for _ in 0..20 {
-            let floor = p50(|| bare.pair());
+            let floor = p50(|| bare.pairs());
             let spans = runtime.block_on(async {
                 let mut spans = Vec::with_capacity(ROUND);
                 for _ in 0..ROUND {
@@ -105,18 +103,6 @@ fn median(mut spans: Vec<Duration>) -> Duration {
     spans[spans.len() / 2]
 }
 
-/// What this process used so far.
-fn cpu() -> Duration {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a live value, and zeros are one.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let span = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-    span(usage.ru_utime) + span(usage.ru_stime)
-}
-
 fn threads(client: &Client) -> f64 {
     let pairs = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
@@ -134,70 +120,4 @@ fn threads(client: &Client) -> f64 {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     pairs.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
-}
-
-struct Bare {
-    stream: TcpStream,
-    acquire: Vec<u8>,
-    release: Vec<u8>,
-}
-
-#[derive(Default)]
-struct Words(usize, Vec<Vec<u8>>);
-
-impl Sink for Words {
-    fn key(&mut self, key: &[u8]) {
-        self.0 += 1;
-        self.1.push(key.to_vec());
-    }
-    fn arg(&mut self, arg: &[u8]) {
-        self.1.push(arg.to_vec());
-    }
-}
-
-impl Bare {
-    fn new(address: &str) -> Self {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        for script in [Script::Acquire, Script::Release] {
-            let load = pack(&[b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source().into()]);
-            stream.write_all(&load).unwrap();
-            let _ = stream.read(&mut [0; 512]).unwrap();
-        }
-        let name = bandog::Name::new("bare").unwrap();
-        let owner = WireOwner { client: ClientId([7; 16]), number: HoldNumber(1) };
-        let lease = Millis::secs(30);
-        let acquire = Ask::Acquire { name: name.clone(), owner, lease, count: 1, fresh: true, heal: lease };
-        let release = Ask::Release { name, owner, lease, count: 0 };
-        Self { stream, acquire: request(acquire), release: request(release) }
-    }
-
-    fn pair(&mut self) {
-        let mut buffer = [0; 4096];
-        for words in [&self.acquire, &self.release] {
-            self.stream.write_all(words).unwrap();
-            let count = self.stream.read(&mut buffer).unwrap();
-            assert_ne!(buffer[..count].first(), Some(&b'-'));
-        }
-    }
-}
-
-fn request(ask: Ask) -> Vec<u8> {
-    let request = bandog_core::scripts::Request { ask, source: false };
-    let mut words = Words::default();
-    let script = request.write(&mut words);
-    let sha = sha1_smol::Sha1::from(script.source()).digest().to_string();
-    let mut all = vec![b"EVALSHA".to_vec(), sha.into_bytes(), words.0.to_string().into_bytes()];
-    all.extend(words.1);
-    pack(&all)
-}
-
-fn pack(words: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        out.extend(format!("${}\r\n", word.len()).bytes());
-        out.extend(word);
-        out.extend(b"\r\n");
-    }
-    out
 }

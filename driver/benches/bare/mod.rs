@@ -1,7 +1,8 @@
-//! The floor: a bare blocking socket that sends the same `EVALSHA`s.
+//! The floor: a bare blocking socket that sends the same `EVALSHA`s. And what work costs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use bandog_core::owner::{ClientId, HoldNumber, WireOwner};
 use bandog_core::scripts::{Ask, Request, Script, Sink};
@@ -76,6 +77,18 @@ impl Bare {
 fn ends(bytes: &[u8]) -> usize {
     assert!(!bytes.contains(&b'-'), "{}", String::from_utf8_lossy(bytes));
     bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// What this process used so far.
+pub(crate) fn cpu() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a live value, and zeros are one.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let span = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    span(usage.ru_utime) + span(usage.ru_stime)
 }
 
 fn request(ask: Ask) -> Vec<u8> {
