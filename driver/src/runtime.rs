@@ -153,7 +153,8 @@ fn watch<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
         .map_err(|error| error.into_parts().1)
 }
 
-/// Whether this runtime watches descriptors. There is no way to ask: tokio panics, and says what is missing.
+/// Whether this runtime watches descriptors. There is no way to ask: tokio panics, and says what is missing
+/// (and so ends a program that was built to abort on panics, as any other use of its I/O there).
 fn has_io() -> bool {
     let Ok((one, _other)) = std::os::unix::net::UnixStream::pair() else { return true };
     catch_unwind(AssertUnwindSafe(|| watch(one).is_ok())).unwrap_or(false)

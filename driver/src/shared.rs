@@ -260,6 +260,10 @@ impl Shared {
     /// A connection is there.
     pub(crate) fn came_up(&self, road: &Road, connection: Connection, socket: Arc<Socket>) {
         let next = self.with(|turn| {
+            // Its loop may have ended meanwhile.
+            if road.is_retired() {
+                return Next::Nobody;
+            }
             let next = road.install(connection, socket);
             if let Some(link) = road.link {
                 turn.tell(|engine, now| engine.handle_link(now, link, true));

@@ -14,6 +14,7 @@ use tokio::runtime::Builder;
 use super::*;
 use crate::client::Client;
 use crate::options::Options;
+use crate::wire::{Connection, Role};
 
 fn client() -> Client {
     Client::new(Options::new("redis://127.0.0.1:1").unwrap()).unwrap()
@@ -56,6 +57,19 @@ fn a_closed_client_makes_no_wire() {
     crate::host::close(&client, Duration::ZERO);
     assert!(shared.runtimes.current(shared).is_none());
     assert_eq!((loops(shared), lock(&shared.runtimes.0).wires.len()), (0, 0));
+}
+
+#[test]
+fn a_connection_that_comes_after_the_end_of_its_runtime_is_dropped() {
+    let client = client();
+    let shared = client.shared();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let wire = runtime.block_on(async { shared.runtimes.current(shared).unwrap() });
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let connection = Connection::new(&shared.options.server(), Role::Calls, shared.id).unwrap();
+    drop(runtime);
+    shared.came_up(&wire.road, connection, Arc::new(Socket::new(ours.into()).unwrap()));
+    assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "it is closed, though a future still knows the wire");
 }
 
 /// Tells that it was woken.
