@@ -171,6 +171,25 @@ fn a_runtime_without_io_is_served_by_the_keeper() {
 }
 
 #[test]
+fn a_wait_that_times_out_leaves_nothing() {
+    let server = Server::start();
+    let (client, mut raw) = (client(&server), raw(&server));
+    let (held, lock) = (client.lock("order_lock").unwrap(), client.lock("order_lock").unwrap());
+    for runtime in [single(), many()] {
+        runtime.block_on(async {
+            let guard = held.acquire().await.unwrap();
+            for span in [0, 1, 30] {
+                assert!(tokio::time::timeout(millis(span), lock.acquire()).await.is_err(), "{span}");
+            }
+            guard.release().await.unwrap();
+            tokio::time::timeout(SOON, pair(&lock)).await.unwrap();
+        });
+        let rest = |raw: &mut _| (ask::<u32>(raw, &["DBSIZE"]), ask::<Vec<String>>(raw, &["PUBSUB", "CHANNELS"]).len());
+        assert!(until(SOON, || rest(&mut raw) == (0, 0)), "{:?}", rest(&mut raw));
+    }
+}
+
+#[test]
 fn futures_that_wait_when_the_client_ends_are_told_and_its_task_ends() {
     let server = Server::start();
     for make in [single, many] {
