@@ -1,7 +1,8 @@
 'use strict'
 
 const { AsyncLocalStorage } = require('node:async_hooks')
-const { Lock, Scope } = require('./native.cjs')
+const { Hold, Lock, Scope } = require('./native.cjs')
+const host = require('./host.cjs')
 const { classes, functionFor } = require('./errors.cjs')
 const { cancellable } = require('./signal.cjs')
 
@@ -17,8 +18,12 @@ function inside(lock) {
 }
 
 const { acquire, tryAcquire, release, held, levels } = Lock.prototype
+const quick = host.quick
+
+Hold.prototype.release = quick.release
 
 Lock.prototype.acquire = function (options) {
+  if (options === undefined && scopes.getStore() === undefined) return quick.acquire.call(this)
   return cancellable(options, cancel => acquire.call(this, options, inside(this), cancel))
 }
 

@@ -11,6 +11,7 @@ use crate::client::{Client, ClientState};
 use crate::convert::{self, ACQUIRE, Asked};
 use crate::errors::Fail;
 use crate::looped::Loop;
+use crate::quick;
 use crate::raw;
 use crate::uv::Uv;
 use crate::wire::Transport;
@@ -57,6 +58,12 @@ impl Host {
     #[napi(getter)]
     pub fn transport(&self) -> &'static str {
         self.looped.transport().name()
+    }
+
+    /// The calls that everything else waits for: see quick.rs.
+    #[napi(getter)]
+    pub fn quick(&self) -> Result<Object<'static>> {
+        quick::functions(self.looped.env)
     }
 
     /// A client. No I/O, no thread until it is used.

@@ -14,6 +14,7 @@ mod host;
 mod lock;
 mod looped;
 mod owner;
+mod quick;
 mod raw;
 mod settle;
 mod slots;

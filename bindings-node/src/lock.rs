@@ -55,6 +55,11 @@ impl Lock {
         self.client.looped.submit(&self.client, wish, Kind::Acquire { owner, busy }, cancel)
     }
 
+    /// [`Lock::acquire`] without options and outside of every scope.
+    pub(crate) fn acquire_bare(&self) -> Result<PromiseRaw<'static, ()>> {
+        self.start(self.defaults, &None, None, Busy::Reject(self.name.clone()))
+    }
+
     fn ask(&self, wish: Wish, kind: Kind) -> Result<PromiseRaw<'static, ()>> {
         self.client.looped.submit(&self.client, wish, kind, None)
     }

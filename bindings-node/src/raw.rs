@@ -6,7 +6,7 @@ use std::ptr;
 
 use napi::{Env, Result, Status, sys};
 
-fn check(status: sys::napi_status, doing: &str) -> Result<()> {
+pub(crate) fn check(status: sys::napi_status, doing: &str) -> Result<()> {
     if status == sys::Status::napi_ok { Ok(()) } else { Err(napi::Error::new(Status::from(status), doing.to_owned())) }
 }
 
@@ -92,6 +92,22 @@ pub(crate) fn buffer(env: Env, bytes: &[u8]) -> Result<sys::napi_value> {
     };
     check(status, "make a buffer")?;
     Ok(buffer)
+}
+
+/// A function that Rust answers.
+pub(crate) fn function(
+    env: Env,
+    name: &CStr,
+    answer: unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> sys::napi_value,
+) -> Result<sys::napi_value> {
+    let (mut function, length) = (ptr::null_mut(), name.to_bytes().len().cast_signed());
+    // SAFETY: the environment is running and the name is as long as stated.
+    let status = unsafe {
+        let (name, none) = (name.as_ptr(), ptr::null_mut());
+        sys::napi_create_function(env.raw(), name, length, Some(answer), none, &raw mut function)
+    };
+    check(status, "make a function")?;
+    Ok(function)
 }
 
 /// Whether a value is `true`.
