@@ -31,7 +31,8 @@ const later = () => process.nextTick(flush)
 // These have functions of libuv's names that do not work.
 const stranger = Boolean(process.versions.bun || process.versions.deno)
 
-const host = new native.Host({ fail, tell, warn, later, dial }, process.env.BANDOG_TRANSPORT || undefined, stranger)
+const { Hold } = native
+const host = new native.Host({ fail, tell, warn, later, dial, Hold }, process.env.BANDOG_TRANSPORT || undefined, stranger)
 
 // A clean exit releases what is held, if the server answers at once. `exit` comes in every orderly end of a
 // process or worker; an environment that is torn down without it is cleaned up by the addon itself.

@@ -83,7 +83,7 @@ impl Kind {
         let result = result.map_err(|error| self.about(error));
         let value = match (result, self) {
             (Ok(Settled::Held(handle)), Self::Acquire { owner, .. }) => {
-                raw::value(env, Hold::new(client, handle, owner))
+                client.looped.words.hold(Hold::new(client, handle, owner))
             }
             (Ok(Settled::Busy), Self::Acquire { busy: Busy::Null, .. }) => raw::value(env, Null),
             (Ok(Settled::Busy), Self::Acquire { busy: Busy::Reject(name), .. }) => {

@@ -6,6 +6,8 @@ use napi::bindgen_prelude::{JsObjectValue, Object, Unknown};
 use napi::{Env, JsValue, Result, sys};
 
 use crate::errors::{self, Fail};
+use crate::hold::Hold;
+use crate::quick;
 use crate::raw::{self, Callback};
 
 /// The words of lib/host.cjs, until the environment goes.
@@ -25,6 +27,8 @@ struct Kept {
     later: Callback,
     /// `dial(carrier, host, port)` or `dial(carrier, path)` opens a socket: `{ send, end }`.
     dial: Callback,
+    /// The constructor of `quick::hold`.
+    hold: Callback,
 }
 
 impl Words {
@@ -36,6 +40,7 @@ impl Words {
             warn: keep("warn")?,
             later: keep("later")?,
             dial: keep("dial")?,
+            hold: keep("Hold")?,
         };
         Ok(Self { env, kept: RefCell::new(Some(kept)) })
     }
@@ -88,8 +93,16 @@ impl Words {
 
     /// Opens a socket.
     pub(crate) fn dial(&self, arguments: &[sys::napi_value]) -> Result<sys::napi_value> {
-        let dial = self.word(|kept| &kept.dial).ok_or_else(|| napi::Error::from_reason("the environment is gone"))?;
+        let dial = self.word(|kept| &kept.dial).ok_or_else(gone)?;
         raw::call(self.env, dial, arguments)
+    }
+
+    /// A hold for JS.
+    pub(crate) fn hold(&self, hold: Hold) -> Result<sys::napi_value> {
+        match &*self.kept.borrow() {
+            Some(kept) => quick::hold(self.env, &kept.hold, hold),
+            None => Err(gone()),
+        }
     }
 
     /// Ends the socket that this function belongs to. Where no JS runs any more, sockets end by themselves.
@@ -111,4 +124,8 @@ impl Words {
     fn word(&self, which: impl Fn(&Kept) -> &Callback) -> Option<sys::napi_value> {
         self.kept.borrow().as_ref().and_then(|kept| which(kept).value().ok())
     }
+}
+
+fn gone() -> napi::Error {
+    napi::Error::from_reason("the environment is gone")
 }
