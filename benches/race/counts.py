@@ -23,10 +23,6 @@ class Counts:
     sent: Counter[str]
     inner: Counter[str]
 
-    @property
-    def all(self) -> int:
-        return self.sent.total() + self.inner.total()
-
 
 def commands(stats: Mapping[str, Mapping[str, float]]) -> Counter[str]:
     return Counter({name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in stats.items()})

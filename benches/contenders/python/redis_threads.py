@@ -19,7 +19,7 @@ class RedisPy:
         self.sleep = 0.01 if has_option("--fast") else 0.1
 
     def lock(self, name: str) -> redis.lock.Lock:
-        return self.client.lock(name, timeout=LEASE_MS / 1000, sleep=self.sleep)
+        return redis.lock.Lock(self.client, name, timeout=LEASE_MS / 1000, sleep=self.sleep)
 
     def still_held(self, lock: AbstractContextManager[Any], entered: Any) -> bool:
         return bool(entered.owned())
