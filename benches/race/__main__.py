@@ -65,10 +65,10 @@ def main() -> int:
         options.error(str(why))
     needed = dict.fromkeys(one.way.language for plan in asked for one in wanted(plan.scenario, only, LANGUAGES))
     ready = prepare(needed)
-    result = race(asked, only, ready)
-    result.absent = [language for language in needed if language not in ready]
-    if given.json:
-        result.save(given.json)
+    for result in race(asked, only, ready):
+        result.absent = [language for language in needed if language not in ready]
+        if given.json:
+            result.save(given.json)
     print(report.text(result))
     return goals.exit_code(result)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from benches.race import machine
 from benches.race.contender import wanted
@@ -14,9 +14,11 @@ from benches.race.result import Result, Sample
 from benches.race.server import Server
 
 
-def race(plans: Sequence[Plan], only: Sequence[str], languages: Sequence[str]) -> Result:
-    result = Result(machine.here(), machine.versions(languages), {plan.key: plan.given for plan in plans})
+def race(plans: Sequence[Plan], only: Sequence[str], languages: Sequence[str]) -> Iterator[Result]:
+    """What is known after each plan: a race takes long, and should not be lost for an interrupt near its end."""
+    result = Result(machine.here(), machine.versions(languages), {})
     for plan in plans:
+        result.given[plan.key] = plan.given
         field = wanted(plan.scenario, only, languages)
         began = time.monotonic()
         for pin in plan.pins:
@@ -33,7 +35,7 @@ def race(plans: Sequence[Plan], only: Sequence[str], languages: Sequence[str]) -
                             say(f"{plan.key}: {contender.label} failed: {why}")
                     result.samples.append(Sample(plan.key, pin.key, number, contender.key, answer))
         say(f"{plan.key}: {len(field)} contenders, {plan.rounds} rounds, {time.monotonic() - began:.0f} s")
-    return result
+        yield result
 
 
 def say(text: str) -> None:
