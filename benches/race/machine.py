@@ -24,6 +24,8 @@ def here() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "kernel": f"{platform.system()} {platform.release()}",
         "redis": first_line("redis-server", "--version").split("v=")[1].split()[0],
+        # Whether it had the machine for itself: 0 or 1 is quiet.
+        "load": f"{os.getloadavg()[0]:.0f}",
         "commit": first_line("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"),
     }
 

@@ -73,7 +73,8 @@ def conditions(result: Result) -> str:
     rows = [f"{name} {version}" for name, version in result.versions.items() if name != "bandog"]
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['kernel']}, "
-        f"Redis {machine['redis']}; Bandog {result.versions['bandog']} at {machine['commit']}.\n"
+        f"Redis {machine['redis']}; Bandog {result.versions['bandog']} at {machine['commit']}"
+        f"{'; load average when it began: ' + machine['load'] if 'load' in machine else ''}.\n"
         f"Against {', '.join(rows)}.\n"
         + (f"Not raced, for want of {', '.join(result.absent)}.\n" if result.absent else "")
     )
