@@ -119,7 +119,7 @@ impl Call {
     /// The end of an await: `StopIteration` with the value, or the error.
     fn finish(&self, py: Python<'_>, home: &Home, result: Result<Settled, Error>) -> PyErr {
         match self.answer.give(py, &self.client, home, result) {
-            Ok(value) => PyStopIteration::new_err((value,)),
+            Ok(value) => stop(value),
             Err(error) => error,
         }
     }
@@ -148,7 +148,7 @@ impl Call {
         match self.take() {
             State::New(wish, late) => self.start(py, wish, late),
             State::Waiting(waiting) => self.resume(py, waiting),
-            State::Ready(value) => Err(PyStopIteration::new_err((value,))),
+            State::Ready(value) => Err(stop(value)),
             State::Done => Err(PyRuntimeError::new_err(format!("{} was awaited already", self.method))),
         }
     }
@@ -224,6 +224,12 @@ impl Drop for Call {
             State::Ready(_) | State::Done => {}
         }
     }
+}
+
+/// The end of an await. The value goes as it is, not in a tuple: then no exception object is made. None of ours is
+/// a tuple or an exception itself.
+fn stop(value: Py<PyAny>) -> PyErr {
+    PyStopIteration::new_err(value)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
