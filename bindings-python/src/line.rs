@@ -8,7 +8,7 @@ use bandog::host::{LoopWire, Mail, Mailbox, Submitted, Watched, Wish};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::port::Port;
+use crate::port::{Port, runner};
 
 /// The wire, and what the loop watches of it.
 pub(crate) struct Line(Mutex<Inner>);
@@ -74,7 +74,7 @@ impl Line {
                         stale.forget(event_loop);
                     }
                     let Some(fresh) = fresh else { return Ok(()) };
-                    let arguments = (fresh.as_raw_fd(), port.getattr(intern!(py, "_read"))?);
+                    let arguments = (fresh.as_raw_fd(), runner(port, "_read")?);
                     event_loop.call_method1(intern!(py, "add_reader"), arguments)?;
                     lock(&self.0).watched = Some(Watching { socket: fresh, writer: false });
                 }

@@ -1,6 +1,6 @@
 //! One event loop: a mailbox, a descriptor that wakes it, and what waits in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -9,6 +9,7 @@ use bandog::host::{self, Mail, Mailbox, Submitted, Wish};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
 
@@ -33,10 +34,15 @@ pub(crate) struct Port {
     state: Mutex<PortState>,
 }
 
+/// A task's context, what continues it, and what it waited on.
+type Step = (Option<Py<PyAny>>, Py<PyAny>, Py<Wait>);
+
 #[derive(Default)]
 struct PortState {
     /// By token.
     pending: HashMap<u64, Py<Wait>>,
+    /// Answers that came, in order.
+    inbox: VecDeque<Mail>,
     /// Futures of those who await an event.
     watchers: Vec<Py<PyAny>>,
     /// Futures of those who await the end of a client, with whether that has come.
@@ -69,10 +75,11 @@ impl Port {
         let weak = WeakPort::new(&port)?;
         port.get().weak.get_or_init(|| weak);
         let descriptor = port.get().bell.fd();
-        if event_loop.call_method1(intern!(py, "add_reader"), (descriptor, &port)).is_err() {
-            let turn = py.import("functools")?.getattr("partial")?;
-            let turn = turn.call1((event_loop.getattr("call_soon_threadsafe")?, &port))?;
-            port.get().bell.without_reader(turn.unbind())?;
+        let turn = runner(&port, "_turn")?;
+        if event_loop.call_method1(intern!(py, "add_reader"), (descriptor, &turn)).is_err() {
+            let soon = py.import("functools")?.getattr("partial")?;
+            let soon = soon.call1((event_loop.getattr("call_soon_threadsafe")?, turn))?;
+            port.get().bell.without_reader(soon.unbind())?;
         }
         Ok(port.unbind())
     }
@@ -238,17 +245,36 @@ impl Port {
 
 #[pymethods]
 impl Port {
-    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
+    /// The bell rang: gives the first task to continue.
+    fn _turn(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
         slf.get().turn(slf)
     }
 
-    /// The loop's wire can be read.
-    fn _read(slf: &Bound<'_, Self>) -> PyResult<()> {
+    /// The loop's wire can be read: gives the first task to continue.
+    fn _read(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
         let this = slf.get();
-        let Some(line) = this.line.get() else { return Ok(()) };
+        let Some(line) = this.line.get() else { return Ok(None) };
         let mails = line.read();
         this.attend(slf, line);
-        this.deliver(slf, mails)
+        this.lay_down(slf, mails);
+        Self::_next(slf)
+    }
+
+    /// The next task to continue. Not before the one before it ran: a grant that was given back may be followed by
+    /// another answer to the same task.
+    fn _next(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
+        let py = slf.py();
+        loop {
+            let (wait, answer) = {
+                let mut state = lock(&slf.get().state);
+                let Some(mail) = state.inbox.pop_front() else { return Ok(None) };
+                let Some(wait) = state.pending.remove(&mail.token) else { continue };
+                (wait, mail.result)
+            };
+            if let Some(callback) = Wait::answer(wait.bind(py), answer)? {
+                return Ok(Some((callback.context, callback.function, wait)));
+            }
+        }
     }
 
     /// The turn ends in which calls were made, or the wire can be written again.
@@ -294,10 +320,10 @@ impl Port {
 }
 
 impl Port {
-    fn turn(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+    fn turn(&self, slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
         let py = slf.py();
         self.bell.heard();
-        let delivered = self.deliver(slf, self.mailbox.drain());
+        self.lay_down(slf, self.mailbox.drain());
         let watchers = std::mem::take(&mut lock(&self.state).watchers);
         for future in watchers {
             resolve(future.bind(py));
@@ -322,28 +348,16 @@ impl Port {
         } else if let Some(line) = self.line.get() {
             self.attend(slf, line);
         }
-        delivered
+        Self::_next(slf)
     }
 
-    /// Tells the losses that came, then runs the tasks whose answers came. All of them, whatever one raises.
-    fn deliver(&self, slf: &Bound<'_, Self>, mails: Vec<Mail>) -> PyResult<()> {
-        let py = slf.py();
+    /// Tells the losses that came, and keeps the answers for the tasks that are continued next.
+    fn lay_down(&self, slf: &Bound<'_, Self>, mails: Vec<Mail>) {
         let losses = lock(&self.state).losses.clone();
         for due in losses.iter().flat_map(|losses| losses.due()) {
             Self::call(slf, &due);
         }
-        let mut raised = Ok(());
-        for mail in mails {
-            let wait = lock(&self.state).pending.remove(&mail.token);
-            let Some(wait) = wait else { continue };
-            if let Err(error) = Wait::resume(wait.bind(py), mail.result) {
-                match raised {
-                    Ok(()) => raised = Err(error),
-                    Err(_) => error.write_unraisable(py, None),
-                }
-            }
-        }
-        raised
+        lock(&self.state).inbox.extend(mails);
     }
 
     /// Has the loop watch what there is to watch. What it cannot watch, the keeper glances at.
@@ -389,6 +403,14 @@ impl Port {
             error.write_unraisable(py, None);
         }
     }
+}
+
+/// What a loop calls: `first` of the port, then what it and those after it give to be continued (`_turn.py`).
+pub(crate) fn runner<'py>(port: &Bound<'py, Port>, first: &str) -> PyResult<Bound<'py, PyAny>> {
+    static RUN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = port.py();
+    let run = RUN.get_or_try_init(py, || py.import("bandog._turn")?.getattr("run").map(Bound::unbind))?;
+    py.import("functools")?.getattr("partial")?.call1((run, port.getattr(first)?, port.getattr("_next")?))
 }
 
 /// A cancelled future keeps its state.

@@ -33,9 +33,10 @@ enum End {
     Cancelled(Option<Py<PyAny>>),
 }
 
-struct Callback {
-    function: Py<PyAny>,
-    context: Option<Py<PyAny>>,
+/// What asyncio wants called, and in which context.
+pub(crate) struct Callback {
+    pub(crate) function: Py<PyAny>,
+    pub(crate) context: Option<Py<PyAny>>,
 }
 
 impl Wait {
@@ -48,23 +49,18 @@ impl Wait {
         lock(&self.state).answer.take()
     }
 
-    /// Lays the answer down and runs the task that waits for it. What its next step raises beyond itself (the
-    /// end of the program, say) comes back.
-    pub(crate) fn resume(slf: &Bound<'_, Self>, answer: Result<News, Error>) -> PyResult<()> {
-        let py = slf.py();
+    /// Lays the answer down, and gives what continues the task that waits for it. Nothing where that was given up.
+    pub(crate) fn answer(slf: &Bound<'_, Self>, answer: Result<News, Error>) -> PyResult<Option<Callback>> {
         let callbacks = {
             let mut state = lock(&slf.get().state);
             state.answer = Some(answer);
             state.end.get_or_insert(End::Answered);
             std::mem::take(&mut state.callbacks)
         };
-        for callback in callbacks {
-            match &callback.context {
-                Some(context) => context.bind(py).call_method1(intern!(py, "run"), (callback.function, slf))?,
-                None => callback.function.bind(py).call1((slf,))?,
-            };
-        }
-        Ok(())
+        let mut callbacks = callbacks.into_iter();
+        let first = callbacks.next();
+        callbacks.try_for_each(|callback| Self::call_soon(slf, callback))?;
+        Ok(first)
     }
 
     fn call_soon(slf: &Bound<'_, Self>, callback: Callback) -> PyResult<()> {
