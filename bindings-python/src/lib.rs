@@ -19,6 +19,7 @@ mod owner;
 mod poke;
 mod port;
 mod shared;
+mod step;
 mod wait;
 mod warnings;
 mod wish;

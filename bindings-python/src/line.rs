@@ -8,7 +8,8 @@ use bandog::host::{LoopWire, Mail, Mailbox, Submitted, Watched, Wish};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::port::{Port, runner};
+use crate::port::Port;
+use crate::step::{Step, runner, turn};
 
 /// The wire, and what the loop watches of it.
 pub(crate) struct Line(Mutex<Inner>);
@@ -63,27 +64,29 @@ impl Line {
         lock(&self.0).wire.as_ref().is_none_or(LoopWire::is_over)
     }
 
-    /// Has the loop watch the connection that there is now. In the loop's own thread.
-    pub(crate) fn attend(&self, port: &Bound<'_, Port>, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// What the loop has to do so that it watches the connection that there is now.
+    pub(crate) fn attend(&self, port: &Bound<'_, Port>, event_loop: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
         let py = port.py();
+        let mut steps = Vec::new();
         loop {
             match self.change() {
-                Change::Nothing => return Ok(()),
+                Change::Nothing => return Ok(steps),
                 Change::Socket(stale, fresh) => {
                     if let Some(stale) = stale {
-                        stale.forget(event_loop);
+                        steps.push(stale.forget(event_loop)?);
                     }
-                    let Some(fresh) = fresh else { return Ok(()) };
-                    let arguments = (fresh.as_raw_fd(), runner(port, "_read")?);
-                    event_loop.call_method1(intern!(py, "add_reader"), arguments)?;
+                    let Some(fresh) = fresh else { return Ok(steps) };
+                    let watch = event_loop.getattr(intern!(py, "add_reader"))?;
+                    steps.push(Step::new(watch, (fresh.as_raw_fd(), runner(port, "_read")?))?);
                     lock(&self.0).watched = Some(Watching { socket: fresh, writer: false });
                 }
                 Change::Writer(descriptor, true) => {
-                    let arguments = (descriptor, port.getattr(intern!(py, "_flush"))?);
-                    return event_loop.call_method1(intern!(py, "add_writer"), arguments).map(drop);
+                    let watch = event_loop.getattr(intern!(py, "add_writer"))?;
+                    steps.push(Step::new(watch, (descriptor, runner(port, "_flush")?))?);
                 }
                 Change::Writer(descriptor, false) => {
-                    return event_loop.call_method1(intern!(py, "remove_writer"), (descriptor,)).map(drop);
+                    let forget = event_loop.getattr(intern!(py, "remove_writer"))?;
+                    steps.push(Step::new(forget, (descriptor,))?);
                 }
             }
         }
@@ -104,29 +107,26 @@ impl Line {
         }
     }
 
-    /// Leaves the loop. In the loop's own thread, or when the loop is closed.
-    pub(crate) fn leave(&self, event_loop: Option<&Bound<'_, PyAny>>) {
+    /// Leaves the loop, and says what that has to do if it is still there.
+    pub(crate) fn leave(&self, event_loop: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Step>> {
         let Inner { wire, watched } = std::mem::take(&mut *lock(&self.0));
-        if let (Some(watching), Some(event_loop)) = (&watched, event_loop) {
-            watching.forget(event_loop);
-        }
-        // Last: its descriptor is nobody's after that.
         drop(wire);
-        drop(watched);
+        watched.zip(event_loop).map(|(watching, event_loop)| watching.forget(event_loop)).transpose()
     }
 }
 
 impl Watching {
-    /// A closed loop has forgotten it already.
-    fn forget(&self, event_loop: &Bound<'_, PyAny>) {
+    fn forget(self, event_loop: &Bound<'_, PyAny>) -> PyResult<Step> {
         let py = event_loop.py();
         let descriptor = self.socket.as_raw_fd();
-        let _ = event_loop.call_method1(intern!(py, "remove_reader"), (descriptor,));
-        if self.writer {
-            let _ = event_loop.call_method1(intern!(py, "remove_writer"), (descriptor,));
-        }
+        let kept = Py::new(py, Kept(self.socket))?;
+        Step::new(turn(py, "unwatch")?, (event_loop, descriptor, kept))
     }
 }
+
+/// Keeps a descriptor open, and so its number its own, until the loop watches it no more.
+#[pyclass(frozen, name = "_Kept", module = "bandog._native")]
+struct Kept(#[expect(dead_code, reason = "kept for its drop")] Watched);
 
 /// Called when the loop object is gone.
 #[pyclass(frozen, name = "_Mourner", module = "bandog._native")]
@@ -135,7 +135,8 @@ pub(crate) struct Mourner(pub(crate) Arc<Line>);
 #[pymethods]
 impl Mourner {
     fn __call__(&self, _loop: &Bound<'_, PyAny>) {
-        self.0.leave(None);
+        // Nothing is left to do for a loop that is gone.
+        let _ = self.0.leave(None);
     }
 }
 

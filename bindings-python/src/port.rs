@@ -9,7 +9,6 @@ use bandog::host::{self, Mail, Mailbox, Submitted, Wish};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
 
@@ -19,6 +18,7 @@ use crate::home::WeakPort;
 use crate::line::{Line, Mourner};
 use crate::owner;
 use crate::shared::Shared;
+use crate::step::{Step, runner};
 use crate::wait::Wait;
 
 /// What one client has with one event loop. The loop calls it when its descriptor is readable.
@@ -34,13 +34,12 @@ pub(crate) struct Port {
     state: Mutex<PortState>,
 }
 
-/// A task's context, what continues it, and what it waited on.
-type Step = (Option<Py<PyAny>>, Py<PyAny>, Py<Wait>);
-
 #[derive(Default)]
 struct PortState {
     /// By token.
     pending: HashMap<u64, Py<Wait>>,
+    /// What the loop has to do before that.
+    chores: VecDeque<Step>,
     /// Answers that came, in order.
     inbox: VecDeque<Mail>,
     /// Futures of those who await an event.
@@ -99,15 +98,29 @@ impl Port {
         event_loop.call_method0(intern!(py, "is_closed")).and_then(|closed| closed.is_truthy()).unwrap_or(true)
     }
 
-    /// Takes the descriptor out of the loop. Only in the loop's own thread, or when the loop is closed.
-    pub(crate) fn retire(&self, py: Python<'_>) {
-        if let Some(event_loop) = self.event_loop(py) {
-            // A closed loop has forgotten it already.
-            let _ = event_loop.call_method1(intern!(py, "remove_reader"), (self.bell.fd(),));
-        }
+    /// The loop is closed or gone.
+    pub(crate) fn retire(&self) {
         if let Some(line) = self.line.get() {
-            line.leave(self.event_loop(py).as_ref());
+            // Without a loop there is nothing left to do.
+            let _ = line.leave(None);
         }
+        self.forget_loop();
+    }
+
+    /// Leaves the loop, in its own thread.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(event_loop) = self.event_loop(py) {
+            let forget = event_loop.getattr(intern!(py, "remove_reader"))?;
+            let unwatch = self.line.get().map(|line| line.leave(Some(&event_loop))).transpose()?.flatten();
+            let mut state = lock(&self.state);
+            state.chores.extend(unwatch);
+            state.chores.push_back(Step::new(forget, (self.bell.fd(),))?);
+        }
+        self.forget_loop();
+        Ok(())
+    }
+
+    fn forget_loop(&self) {
         self.bell.forget_loop();
         let mourner = {
             let mut state = lock(&self.state);
@@ -120,7 +133,7 @@ impl Port {
     /// The client is closed: leave the loop in its next turn, or now if it has none any more.
     pub(crate) fn close(&self, py: Python<'_>) {
         if self.is_dead(py) {
-            self.retire(py);
+            self.retire();
         } else {
             self.bell.end();
         }
@@ -191,15 +204,9 @@ impl Port {
             return Err(PyRuntimeError::new_err("the event loop was closed"));
         };
         if flush {
-            let py = slf.py();
-            let flush = slf.getattr(intern!(py, "_flush"))?;
-            // A signal may raise in there, and the loop go on.
-            event_loop.call_method1(intern!(py, "call_soon"), (flush,)).inspect_err(|_| {
-                line.flush();
-                if let Ok(Submitted::Waiting(ticket)) = &submitted {
-                    host::cancel(client, ticket);
-                }
-            })?;
+            // At the end of this turn, as every bell is heard. Without Python: what raises in there would leave a
+            // call behind.
+            this.bell.ring();
         }
         Ok(submitted)
     }
@@ -245,12 +252,12 @@ impl Port {
 
 #[pymethods]
 impl Port {
-    /// The bell rang: gives the first task to continue.
+    /// The bell rang: gives the first step.
     fn _turn(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
         slf.get().turn(slf)
     }
 
-    /// The loop's wire can be read: gives the first task to continue.
+    /// The loop's wire can be read: gives the first step.
     fn _read(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
         let this = slf.get();
         let Some(line) = this.line.get() else { return Ok(None) };
@@ -260,29 +267,23 @@ impl Port {
         Self::_next(slf)
     }
 
-    /// The next task to continue. Not before the one before it ran: a grant that was given back may be followed by
-    /// another answer to the same task.
+    /// The next step: what the loop has to do, then the tasks to continue. None before the one before it ran: a
+    /// grant that was given back may be followed by another answer to the same task.
     fn _next(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
         let py = slf.py();
         loop {
             let (wait, answer) = {
                 let mut state = lock(&slf.get().state);
+                if let Some(chore) = state.chores.pop_front() {
+                    return Ok(Some(chore));
+                }
                 let Some(mail) = state.inbox.pop_front() else { return Ok(None) };
                 let Some(wait) = state.pending.remove(&mail.token) else { continue };
-                (wait, mail.result)
+                (wait.into_bound(py), mail.result)
             };
-            if let Some(callback) = Wait::answer(wait.bind(py), answer)? {
-                return Ok(Some((callback.context, callback.function, wait)));
+            if let Some(callback) = Wait::answer(&wait, answer)? {
+                return callback.step(wait).map(Some);
             }
-        }
-    }
-
-    /// The turn ends in which calls were made, or the wire can be written again.
-    fn _flush(slf: &Bound<'_, Self>) {
-        let this = slf.get();
-        if let Some(line) = this.line.get() {
-            line.flush();
-            this.attend(slf, line);
         }
     }
 
@@ -323,6 +324,9 @@ impl Port {
     fn turn(&self, slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
         let py = slf.py();
         self.bell.heard();
+        if let Some(line) = self.line.get() {
+            line.flush();
+        }
         self.lay_down(slf, self.mailbox.drain());
         let watchers = std::mem::take(&mut lock(&self.state).watchers);
         for future in watchers {
@@ -344,7 +348,7 @@ impl Port {
         }
         // What was pending had its last mail before this: closing a client ends every wish.
         if closing {
-            self.retire(py);
+            self.leave(py)?;
         } else if let Some(line) = self.line.get() {
             self.attend(slf, line);
         }
@@ -363,8 +367,9 @@ impl Port {
     /// Has the loop watch what there is to watch. What it cannot watch, the keeper glances at.
     fn attend(&self, slf: &Bound<'_, Self>, line: &Line) {
         let Some(event_loop) = self.event_loop(slf.py()) else { return };
-        if let Err(error) = line.attend(slf, &event_loop) {
-            error.write_unraisable(slf.py(), None);
+        match line.attend(slf, &event_loop) {
+            Ok(steps) => lock(&self.state).chores.extend(steps),
+            Err(error) => error.write_unraisable(slf.py(), None),
         }
     }
 }
@@ -403,14 +408,6 @@ impl Port {
             error.write_unraisable(py, None);
         }
     }
-}
-
-/// What a loop calls: `first` of the port, then what it and those after it give to be continued (`_turn.py`).
-pub(crate) fn runner<'py>(port: &Bound<'py, Port>, first: &str) -> PyResult<Bound<'py, PyAny>> {
-    static RUN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = port.py();
-    let run = RUN.get_or_try_init(py, || py.import("bandog._turn")?.getattr("run").map(Bound::unbind))?;
-    py.import("functools")?.getattr("partial")?.call1((run, port.getattr(first)?, port.getattr("_next")?))
 }
 
 /// A cancelled future keeps its state.

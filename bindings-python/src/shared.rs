@@ -113,7 +113,7 @@ impl Shared {
                 continue;
             }
             if let Some(port) = port {
-                port.get().retire(py);
+                port.get().retire();
                 host::cancel_all(&self.driver, &port.get().mailbox);
             }
             let dead = guard(&self.ports).remove(&key);

@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::step::Step;
+
 /// The end of one call, as a task awaits it. In the loop's thread.
 #[pyclass(frozen, name = "_Wait", module = "bandog._native")]
 pub(crate) struct Wait {
@@ -35,8 +37,20 @@ enum End {
 
 /// What asyncio wants called, and in which context.
 pub(crate) struct Callback {
-    pub(crate) function: Py<PyAny>,
-    pub(crate) context: Option<Py<PyAny>>,
+    function: Py<PyAny>,
+    context: Option<Py<PyAny>>,
+}
+
+impl Callback {
+    /// What the loop has to do to continue whoever gave this.
+    pub(crate) fn step(self, wait: Bound<'_, Wait>) -> PyResult<Step> {
+        let py = wait.py();
+        let function = self.function.into_bound(py);
+        match self.context {
+            Some(context) => Step::new(context.bind(py).getattr(intern!(py, "run"))?, (function, wait)),
+            None => Step::new(function, (wait,)),
+        }
+    }
 }
 
 impl Wait {
