@@ -4,6 +4,9 @@
 //! until the host takes it, what the host receives waits here until it is read. TLS and login are the driver's
 //! own, as everywhere: the host sees what goes over the wire and no more.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
