@@ -4,9 +4,16 @@ const net = require('node:net')
 
 /** Opens the connection that `carrier` is asked for; gives what moves its bytes. `host` alone is a socket file. */
 function dial(carrier, host, port) {
-  const socket = net.connect(
-    port === undefined ? { path: host } : { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 },
-  )
+  let socket
+  try {
+    socket = net.connect(
+      port === undefined ? { path: host } : { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 },
+    )
+  } catch (error) {
+    // What a runtime refuses to try at all.
+    carrier.lost(String(error.code ?? error.name), String(error.message))
+    return { send: () => true, end() {} }
+  }
   // What keeps the process alive is that something is wanted, not that it can be asked for.
   socket.unref()
   socket.on('connect', () => carrier.opened())
