@@ -267,6 +267,16 @@ impl Port {
         Self::_next(slf)
     }
 
+    /// The loop's wire can be written again: gives the first step.
+    fn _flush(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
+        let this = slf.get();
+        if let Some(line) = this.line.get() {
+            line.flush();
+            this.attend(slf, line);
+        }
+        Self::_next(slf)
+    }
+
     /// The next step: what the loop has to do, then the tasks to continue. None before the one before it ran: a
     /// grant that was given back may be followed by another answer to the same task.
     fn _next(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,39 +156,6 @@ def test_a_call_for_each_turn_is_one_write_each(new_loop: NewLoop, client: bando
         assert reads(raw) - before <= 100 + 5
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(main())
-
-
-@pytest.mark.parametrize("base", [asyncio.SelectorEventLoop, uvloop.Loop])
-def test_a_signal_that_raises_while_the_loop_is_told(base: Any, client: bandog.Client, raw: redis.Redis) -> None:
-    """Ctrl-C may strike in the middle of `call_soon`: that call ends, others are sent as before."""
-
-    strikes = [0]
-
-    class Struck(base):  # type: ignore[misc]
-        def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-            if "_flush" in repr(callback) and strikes[-1]:
-                strikes.append(0)
-                raise KeyboardInterrupt
-            return super().call_soon(callback, *args, context=context)
-
-    async def attempt(number: int) -> None:
-        with suppress(KeyboardInterrupt):
-            await section(client, f"lk:{number}")
-
-    async def main() -> None:
-        await warm(client)
-        strikes.append(1)
-        await asyncio.gather(*(attempt(number) for number in range(5)))
-        assert strikes == [0, 1, 0]
-        start = time.monotonic()
-        for _ in range(10):
-            await asyncio.gather(*(attempt(number) for number in range(5)))
-        # Not one after the other by the keeper, which looks every 50 ms.
-        assert time.monotonic() - start < 0.4
-        assert not raw.dbsize()
-
-    with asyncio.Runner(loop_factory=Struck) as runner:
         runner.run(main())
 
 
