@@ -7,10 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use bandog::host::{self, Filter, Handle, HoldId, Listener};
 use bandog::{Error, Event};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
+use crate::owner;
+use crate::port::Port;
 use crate::shared::Shared;
+use crate::step::{Step, turn};
 
 /// More losses than this at once are found by looking at every hold that has a callback.
 const QUEUE: usize = 1024;
@@ -40,6 +44,12 @@ pub(crate) struct Due {
 impl Due {
     pub(crate) fn call<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.function.bind(py).call1(self.args.bind(py))
+    }
+
+    /// Has a loop call it. `start` takes what is a coroutine.
+    pub(crate) fn step<'py>(&self, event_loop: &Bound<'py, PyAny>, start: Bound<'py, PyAny>) -> PyResult<Step> {
+        let py = event_loop.py();
+        Step::new(turn(py, "tell")?, (event_loop, self.function.bind(py), self.args.bind(py), start))
     }
 
     /// Calls it where no event loop is at hand, and reports what it raised.
@@ -144,6 +154,42 @@ impl LossBook {
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Port {
+    /// Calls a callback. What it raises is reported; the others run all the same.
+    pub(crate) fn call(slf: &Bound<'_, Self>, due: &Due) {
+        let py = slf.py();
+        let done = due.call(py).and_then(|result| {
+            let asyncio = py.import("asyncio")?;
+            if result.is_none() || !asyncio.call_method1("iscoroutine", (&result,))?.is_truthy()? {
+                return Ok(());
+            }
+            let Some(event_loop) = slf.get().event_loop(py) else { return Ok(()) };
+            if owner::running_loop(py)?.is_some_and(|running| running.is(&event_loop)) {
+                return Self::_start(slf, result);
+            }
+            event_loop.call_method1("call_soon_threadsafe", (slf.getattr("_start")?, result))?;
+            Ok(())
+        });
+        if let Err(error) = done {
+            slf.get().report(py, error);
+        }
+    }
+
+    /// An exception out of a callback goes to the loop's handler, once, and harms nobody else.
+    pub(crate) fn report(&self, py: Python<'_>, error: PyErr) {
+        let told = (|| {
+            let event_loop = self.event_loop(py)?;
+            let context = PyDict::new(py);
+            context.set_item("message", "a callback for a lost lock raised").ok()?;
+            context.set_item("exception", error.value(py)).ok()?;
+            event_loop.call_method1(intern!(py, "call_exception_handler"), (context,)).ok()
+        })();
+        if told.is_none() {
+            error.write_unraisable(py, None);
+        }
     }
 }
 

@@ -9,14 +9,13 @@ use bandog::host::{self, Mail, Mailbox, Submitted, Wish};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::bell::Bell;
-use crate::callbacks::{Due, LossBook};
+use crate::callbacks::LossBook;
 use crate::home::WeakPort;
 use crate::line::{Line, Mourner};
-use crate::owner;
 use crate::shared::Shared;
 use crate::step::{Step, runner};
 use crate::wait::Wait;
@@ -40,6 +39,8 @@ struct PortState {
     pending: HashMap<u64, Py<Wait>>,
     /// What the loop has to do before that.
     chores: VecDeque<Step>,
+    /// The step that was given last, with what its task waited on.
+    last: Option<(Step, Option<Py<Wait>>)>,
     /// Answers that came, in order.
     inbox: VecDeque<Mail>,
     /// Futures of those who await an event.
@@ -263,7 +264,7 @@ impl Port {
         let Some(line) = this.line.get() else { return Ok(None) };
         let mails = line.read();
         this.attend(slf, line);
-        this.lay_down(slf, mails);
+        lock(&this.state).inbox.extend(mails);
         Self::_next(slf)
     }
 
@@ -280,11 +281,15 @@ impl Port {
     /// The next step: what the loop has to do, then the tasks to continue. None before the one before it ran: a
     /// grant that was given back may be followed by another answer to the same task.
     fn _next(slf: &Bound<'_, Self>) -> PyResult<Option<Step>> {
-        let py = slf.py();
+        let (py, this) = (slf.py(), slf.get());
+        let done = lock(&this.state).last.take();
+        drop(done);
+        this.collect_losses(slf)?;
         loop {
             let (wait, answer) = {
-                let mut state = lock(&slf.get().state);
+                let mut state = lock(&this.state);
                 if let Some(chore) = state.chores.pop_front() {
+                    state.last = Some((chore.clone_ref(py), None));
                     return Ok(Some(chore));
                 }
                 let Some(mail) = state.inbox.pop_front() else { return Ok(None) };
@@ -292,8 +297,28 @@ impl Port {
                 (wait.into_bound(py), mail.result)
             };
             if let Some(callback) = Wait::answer(&wait, answer)? {
-                return callback.step(wait).map(Some);
+                let step = callback.step(wait.clone())?;
+                lock(&this.state).last = Some((step.clone_ref(py), Some(wait.unbind())));
+                return Ok(Some(step));
             }
+        }
+    }
+
+    /// A signal struck between the steps: what it kept from being done is done in the next turn.
+    fn _again(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        let (last, more) = {
+            let mut state = lock(&this.state);
+            (state.last.take(), !state.chores.is_empty() || !state.inbox.is_empty())
+        };
+        if more {
+            this.bell.ring();
+        }
+        let Some((step, wait)) = last else { return Ok(()) };
+        match (this.event_loop(slf.py()), wait) {
+            (Some(_), Some(wait)) if wait.get().is_seen() => Ok(()),
+            (Some(event_loop), _) => step.call_soon(&event_loop),
+            (None, _) => Ok(()),
         }
     }
 
@@ -307,7 +332,7 @@ impl Port {
     }
 
     /// Runs a callback that is a coroutine, in the loop's own thread.
-    fn _start(slf: &Bound<'_, Self>, coroutine: Bound<'_, PyAny>) -> PyResult<()> {
+    pub(crate) fn _start(slf: &Bound<'_, Self>, coroutine: Bound<'_, PyAny>) -> PyResult<()> {
         let this = slf.get();
         let Some(event_loop) = this.event_loop(slf.py()) else { return Ok(()) };
         let task = event_loop.call_method1(intern!(slf.py(), "create_task"), (coroutine,))?;
@@ -337,7 +362,9 @@ impl Port {
         if let Some(line) = self.line.get() {
             line.flush();
         }
-        self.lay_down(slf, self.mailbox.drain());
+        let mails = self.mailbox.drain();
+        lock(&self.state).inbox.extend(mails);
+        self.collect_losses(slf)?;
         let watchers = std::mem::take(&mut lock(&self.state).watchers);
         for future in watchers {
             resolve(future.bind(py));
@@ -365,13 +392,15 @@ impl Port {
         Self::_next(slf)
     }
 
-    /// Tells the losses that came, and keeps the answers for the tasks that are continued next.
-    fn lay_down(&self, slf: &Bound<'_, Self>, mails: Vec<Mail>) {
+    /// Has the losses that came told before anything else is.
+    fn collect_losses(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let losses = lock(&self.state).losses.clone();
-        for due in losses.iter().flat_map(|losses| losses.due()) {
-            Self::call(slf, &due);
+        let (Some(losses), Some(event_loop)) = (losses, self.event_loop(slf.py())) else { return Ok(()) };
+        for due in losses.due() {
+            let step = due.step(&event_loop, slf.getattr(intern!(slf.py(), "_start"))?)?;
+            lock(&self.state).chores.push_back(step);
         }
-        lock(&self.state).inbox.extend(mails);
+        Ok(())
     }
 
     /// Has the loop watch what there is to watch. What it cannot watch, the keeper glances at.
@@ -380,42 +409,6 @@ impl Port {
         match line.attend(slf, &event_loop) {
             Ok(steps) => lock(&self.state).chores.extend(steps),
             Err(error) => error.write_unraisable(slf.py(), None),
-        }
-    }
-}
-
-impl Port {
-    /// Calls a callback. What it raises is reported; the others run all the same.
-    pub(crate) fn call(slf: &Bound<'_, Self>, due: &Due) {
-        let py = slf.py();
-        let done = due.call(py).and_then(|result| {
-            let asyncio = py.import("asyncio")?;
-            if result.is_none() || !asyncio.call_method1("iscoroutine", (&result,))?.is_truthy()? {
-                return Ok(());
-            }
-            let Some(event_loop) = slf.get().event_loop(py) else { return Ok(()) };
-            if owner::running_loop(py)?.is_some_and(|running| running.is(&event_loop)) {
-                return Self::_start(slf, result);
-            }
-            event_loop.call_method1("call_soon_threadsafe", (slf.getattr("_start")?, result))?;
-            Ok(())
-        });
-        if let Err(error) = done {
-            slf.get().report(py, error);
-        }
-    }
-
-    /// An exception out of a callback goes to the loop's handler, once, and harms nobody else.
-    pub(crate) fn report(&self, py: Python<'_>, error: PyErr) {
-        let told = (|| {
-            let event_loop = self.event_loop(py)?;
-            let context = PyDict::new(py);
-            context.set_item("message", "a callback for a lost lock raised").ok()?;
-            context.set_item("exception", error.value(py)).ok()?;
-            event_loop.call_method1(intern!(py, "call_exception_handler"), (context,)).ok()
-        })();
-        if told.is_none() {
-            error.write_unraisable(py, None);
         }
     }
 }

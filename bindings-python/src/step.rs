@@ -14,6 +14,19 @@ use crate::port::Port;
 pub(crate) struct Step(Py<PyAny>, Py<PyTuple>);
 
 impl Step {
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self(self.0.clone_ref(py), self.1.clone_ref(py))
+    }
+
+    /// Has the loop do it in its next turn.
+    pub(crate) fn call_soon(self, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = event_loop.py();
+        let (function, arguments) = (self.0.into_bound(py), self.1.into_bound(py));
+        let partial = py.import("functools")?.getattr("partial")?;
+        let all: Vec<_> = std::iter::once(function).chain(arguments.iter()).collect();
+        event_loop.call_method1("call_soon", (partial.call1(PyTuple::new(py, all)?)?,)).map(drop)
+    }
+
     pub(crate) fn new<'py, A>(function: Bound<'py, PyAny>, arguments: A) -> PyResult<Self>
     where
         A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
@@ -27,7 +40,7 @@ impl Step {
 pub(crate) fn runner<'py>(port: &Bound<'py, Port>, first: &str) -> PyResult<Bound<'py, PyAny>> {
     let py = port.py();
     let partial = py.import("functools")?.getattr("partial")?;
-    partial.call1((turn(py, "run")?, port.getattr(first)?, port.getattr("_next")?))
+    partial.call1((turn(py, "run")?, port.getattr(first)?, port.getattr("_next")?, port.getattr("_again")?))
 }
 
 /// A function of `_turn.py`.

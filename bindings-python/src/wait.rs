@@ -26,6 +26,8 @@ struct State {
     blocking: bool,
     answer: Option<Result<News, Error>>,
     end: Option<End>,
+    /// The task has looked how it ended.
+    seen: bool,
     callbacks: Vec<Callback>,
 }
 
@@ -75,6 +77,11 @@ impl Wait {
         let first = callbacks.next();
         callbacks.try_for_each(|callback| Self::call_soon(slf, callback))?;
         Ok(first)
+    }
+
+    /// Whether the task was continued.
+    pub(crate) fn is_seen(&self) -> bool {
+        lock(&self.state).seen
     }
 
     fn call_soon(slf: &Bound<'_, Self>, callback: Callback) -> PyResult<()> {
@@ -159,7 +166,9 @@ impl Wait {
     }
 
     fn result(&self, py: Python<'_>) -> PyResult<()> {
-        match &lock(&self.state).end {
+        let mut state = lock(&self.state);
+        state.seen = true;
+        match &state.end {
             Some(End::Answered) => Ok(()),
             Some(End::Cancelled(None)) => Err(CancelledError::new_err(())),
             Some(End::Cancelled(Some(message))) => Err(CancelledError::new_err((message.clone_ref(py),))),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
+import uvloop
 
 import bandog
 from conftest import Server, eventually
@@ -239,3 +242,40 @@ def test_local_reentry_needs_neither_a_request_nor_a_turn(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+@pytest.mark.parametrize("kind", [asyncio.SelectorEventLoop, uvloop.Loop])
+def test_a_signal_that_strikes_between_two_tasks_loses_neither(kind: Any, client: bandog.Client) -> None:
+    """A handler may raise wherever Python looks for signals: right behind our own calls, too."""
+
+    class Struck(Exception):
+        pass
+
+    def strike(*_: object) -> None:
+        raise Struck
+
+    async def work(number: int) -> None:
+        while True:
+            with suppress(Struck):
+                hold = await client.lock(f"lk:{number}").acquire_async()
+                await hold.release_async()
+
+    runner = asyncio.Runner(loop_factory=kind)
+    event_loop = runner.get_loop()
+    event_loop.set_exception_handler(lambda *_: None)
+    tasks = [event_loop.create_task(work(number)) for number in range(20)]
+    old = signal.signal(signal.SIGALRM, strike)
+    try:
+        end = time.monotonic() + 2
+        signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+        while time.monotonic() < end:
+            with suppress(Struck):
+                event_loop.run_until_complete(asyncio.sleep(0.5))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert len(tasks) == 20
+    start = time.monotonic()
+    runner.close()
+    assert time.monotonic() - start < 3
+    assert all(task.done() for task in tasks)

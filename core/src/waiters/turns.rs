@@ -147,7 +147,11 @@ impl Engine {
         if releasing {
             // Likely our own. The answer to the release is as near as its message, and says whose turn it is.
             queue.turn.heard = queue.turn.heard.saturating_add(1);
-            return self.put_off(name, now + ANSWER);
+            // Once: anybody may send messages, and as many as he likes.
+            if queue.turn.heard == 1 {
+                self.put_off(name, now + ANSWER);
+            }
+            return;
         }
         if let Some(ahead) = queue.turn.ahead.checked_sub(1) {
             queue.turn.set(now, "message", ahead);
