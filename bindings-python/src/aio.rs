@@ -211,12 +211,17 @@ impl Drop for Call {
     fn drop(&mut self) {
         match self.take() {
             State::New(..) => Python::try_attach(|py| {
+                // What drops it may be an exception on its way, which a warning must not swallow.
+                let passing = PyErr::take(py);
                 let text = format!("{} was never awaited", self.method);
                 let warned = CString::new(text)
                     .map_err(PyErr::from)
                     .and_then(|text| PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1));
                 if let Err(error) = warned {
                     error.write_unraisable(py, None);
+                }
+                if let Some(passing) = passing {
+                    passing.restore(py);
                 }
             })
             .unwrap_or_default(),
