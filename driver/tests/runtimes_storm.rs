@@ -92,7 +92,7 @@ fn a_thousand_in_flight_take_few_writes() {
             let all = runtime.block_on(async { tokio::time::timeout(5 * SOON, all).await });
             all.unwrap_or_else(|_| panic!("{way:?}: a wake was lost"));
             let reads = reads(&mut raw) - before;
-            assert!(reads < TASKS as u64 / 4, "{way:?}: {reads} reads for {} requests", 2 * TASKS);
+            assert!(reads < TASKS as u64 / 2, "{way:?}: {reads} reads for {} requests", 2 * TASKS);
         }
     }
     assert!(is_empty(&mut raw));
