@@ -120,7 +120,7 @@ impl Watching {
         let py = event_loop.py();
         let descriptor = self.socket.as_raw_fd();
         let kept = Py::new(py, Kept(self.socket))?;
-        Step::new(turn(py, "unwatch")?, (event_loop, descriptor, kept))
+        Step::new(turn(py, "unwatch")?, (event_loop, descriptor, self.writer, kept))
     }
 }
 

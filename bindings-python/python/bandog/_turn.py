@@ -34,10 +34,11 @@ def run(first: Callable[[], Step | None], following: Callable[[], Step | None], 
         raise raised
 
 
-def unwatch(event_loop: AbstractEventLoop, descriptor: int, kept: object) -> None:
+def unwatch(event_loop: AbstractEventLoop, descriptor: int, writer: bool, kept: object) -> None:
     """Stops watching a descriptor, which `kept` keeps open until then."""
     event_loop.remove_reader(descriptor)
-    event_loop.remove_writer(descriptor)
+    if writer:
+        event_loop.remove_writer(descriptor)
 
 
 def tell(
